@@ -3,8 +3,8 @@
 #
 #   ./test.sh               every kind of check, at most 40 minutes on 2 cores, as continuous integration runs it (`--all` is the same): a test runs in one build,
 #                           and tests that take long run a third of their cases where nothing that they test has changed
-#   ./test.sh --long        all cases of all tests, with fuzzing for an hour each, soaks of half an hour and an hour, and images of containers
-#   ./test.sh asan fuzz     only these stages: plain, asan, tsan, fuzz
+#   ./test.sh --long        all cases of all tests, with published models, fuzzing for an hour each, soaks of half an hour and an hour, and images of containers
+#   ./test.sh asan fuzz     only these stages: plain, asan, tsan, fuzz, and real, published models, which are fetched (350 MB) and stay in build-test/real
 #   ./test.sh quick NAME... while one writes: builds what the tests need whose names have one of these words, and runs them up to the first that fails
 #
 # Which cases a run has follows from the commit, and is printed; WEFT_TEST_TURN=N in the environment chooses them instead, and WEFT_TEST_BASE=COMMIT says since
@@ -22,7 +22,7 @@ for word in "$@"; do
     case ${words[0]:-}$word in
     --all) ;;
     --long) long=true ;;
-    plain | asan | tsan | fuzz) stages+=("$word") ;;
+    plain | asan | tsan | fuzz | real) stages+=("$word") ;;
     quick | quick?*) words+=("$word") ;;
     -h | --help)
         sed -n '2,15s/^# \{0,1\}//p' "$0"
@@ -34,7 +34,7 @@ for word in "$@"; do
         ;;
     esac
 done
-[ ${#stages[@]} -gt 0 ] || stages=(plain asan tsan fuzz)
+[ ${#stages[@]} -gt 0 ] || { stages=(plain asan tsan fuzz); ! $long || stages+=(real); }
 mapfile -t stages < <(printf '%s\n' "${stages[@]}" | awk '!seen[$0]++') # each once
 
 fuzz_seconds=60 soak_seconds=60
@@ -362,6 +362,13 @@ stage_fuzz() {
     built fuzz || return
     run_tests "inputs kept from fuzzing" fuzz -- --suite fuzz
     fuzz_all
+}
+
+build_real() { compile plain; }
+
+stage_real() {
+    built real || return
+    run_tests "published models" plain -- --suite real
 }
 
 # --- what Debian has no package of ------------------------------------------------------------------

@@ -211,9 +211,10 @@ static weft_status json_init(wf_tokenizer *t, const wf_vocab_src *src)
     t->json = src->json;
     t->ignore_merges = src->ignore_merges > 0;
     if (t->json->byte_level) wf_bpe_bytes(t);
-    for (uint32_t i = 0; i < t->n_tokens && !t->json->byte_level; i++)
-        if (t->tokens[i].type == WF_TOKEN_BYTE)
-            t->byte_id[wf_byte_token(t->tokens[i].text, t->tokens[i].len)] = (int32_t)i;
+    for (uint32_t i = 0; i < t->n_tokens && !t->json->byte_level; i++) {
+        int b = t->tokens[i].type == WF_TOKEN_BYTE ? wf_byte_token(t->tokens[i].text, t->tokens[i].len) : -1;
+        if (b >= 0) t->byte_id[b] = (int32_t)i;
+    }
     WF_TRY(normalise_added(t));
     if (t->json->unigram) return wf_specials_init(&t->json->pieces, t->tokens, t->n_tokens, wf_text_hf.plain, NULL);
     return wf_bpe_merges(t, src);

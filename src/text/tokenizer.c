@@ -198,7 +198,8 @@ weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out)
     for (size_t i = 0; i < WF_LEN(kinds); i++)
         if (src->model && !strcmp(kinds[i]->model, src->model)) return wf_tokenizer_of_kind(kinds[i], src, out);
     return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece) and 'gpt2' (byte-level BPE)",
+                   "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece), 'gpt2' (byte-level BPE) and "
+                   "'gemma4' (BPE with SentencePiece's spaces)",
                    src->model ? src->model : "");
 }
 
@@ -376,7 +377,9 @@ size_t wf_token_piece(const wf_tokenizer *t, int32_t id, unsigned flags, char *b
     if (id < 0 || (uint32_t)id >= t->n_tokens) return 0;
     const wf_vocab_token *tok = &t->tokens[id];
     if (tok->type == WF_TOKEN_UNUSED) return 0; /* what fills up a vocabulary, "[PAD262]" */
-    if (is_special(tok)) {
+    /* The decoder of a tokenizer.json writes spaces in added tokens too, such as Gemma's runs of them. */
+    bool spaced = tok->type == WF_TOKEN_USER && t->json && !t->json->byte_level;
+    if (is_special(tok) && !spaced) {
         if (flags & WEFT_TEXT_HIDE_SPECIAL && tok->type != WF_TOKEN_USER) return 0;
         if (cap) memcpy(buf, tok->text, WF_MIN(tok->len, cap));
         return tok->len;

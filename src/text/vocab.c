@@ -1,11 +1,13 @@
 /* vocab: reads a vocabulary from the tokenizer.* keys of a GGUF file. */
+#include "base/json.h"
 #include "model/files/gguf.h"
 #include "text/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY "tokenizer.ggml."
+#define KEY    "tokenizer.ggml."
+#define GEMMA4 "gemma4" /* tokenizer.ggml.model */
 
 typedef struct reader {
     const wf_gguf *file;
@@ -132,7 +134,8 @@ static weft_status read_all(reader *r)
 {
     WF_TRY(read_name(r->file, KEY "model", true, r->model, sizeof r->model));
     WF_TRY(read_name(r->file, KEY "pre", false, r->pre, sizeof r->pre));
-    bool spm = !strcmp(r->model, wf_text_spm.model), bpe = !strcmp(r->model, wf_text_bpe.model);
+    bool gemma4 = !strcmp(r->model, GEMMA4);
+    bool spm = !strcmp(r->model, wf_text_spm.model), bpe = gemma4 || !strcmp(r->model, wf_text_bpe.model);
     r->src.model = r->model;
     r->src.pre = r->pre;
     if (!spm && !bpe) return WEFT_OK; /* wf_tokenizer_create reports what is supported */
@@ -149,8 +152,31 @@ static weft_status read_all(reader *r)
     WF_TRY(read_flag(r, KEY "add_eos_token", &r->src.add_eos));
     WF_TRY(read_flag(r, KEY "add_space_prefix", &r->src.add_space_prefix));
     WF_TRY(read_prepend(r));
+    if (gemma4) r->src.add_bos = r->src.bos >= 0; /* whatever the file says: some say otherwise */
     r->src.ignore_merges = -1;
     return WEFT_OK;
+}
+
+/* Gemma 4: bytes and U+2581 for spaces as SentencePiece has them, but merges by rank, through the whole text; as its
+ * tokenizer.json says it, so that kind runs it. */
+static weft_status describe_gemma4(wf_vocab_src *src)
+{
+    static const char spaces[] = "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}";
+    wf_json *step = NULL;
+    wf_json_model *j = src->json = wf_calloc(1, sizeof *j);
+    if (!j || !(j->rules = wf_calloc(src->n_tokens, 1))) return WEFT_ERR_NOMEM;
+    j->byte_fallback = j->fuse_unk = true;
+    WF_TRY(wf_json_load(spaces, strlen(spaces), "spaces", 0, &step));
+    weft_status s = wf_steps_read_normaliser(&j->normalisers, step);
+    wf_json_free(step);
+    return s;
+}
+
+static weft_status make_gemma4(wf_vocab_src *src, wf_tokenizer **out)
+{
+    weft_status s = describe_gemma4(src);
+    if (s) return wf_json_model_free(src->json), s;
+    return wf_tokenizer_of_kind(&wf_text_hf, src, out);
 }
 
 uint32_t wf_vocab_rows(const wf_gguf *file)
@@ -163,7 +189,7 @@ weft_status wf_tokenizer_from_keys(const wf_gguf *file, wf_tokenizer **out)
 {
     reader r = {.file = file};
     weft_status s = read_all(&r);
-    if (!s) s = wf_tokenizer_create(&r.src, out);
+    if (!s) s = strcmp(r.model, GEMMA4) ? wf_tokenizer_create(&r.src, out) : make_gemma4(&r.src, out);
     free(r.tokens);
     free(r.merges);
     return s;

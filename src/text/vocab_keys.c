@@ -49,12 +49,17 @@ static weft_status add_texts(const keys *k, const char *key, uint32_t n, text_fn
     return s;
 }
 
-/* Rows of the table without a token have names of their own, as converters give them. */
+/* Rows of the table without a token have names of their own, as converters give them. User-defined tokens are found in
+ * text and written as they are, so that they have spaces where the folder has U+2581; not one that is a single space,
+ * which would be found everywhere. */
 static void add_token(const keys *k, uint32_t i, wf_text *out)
 {
     const wf_vocab_token *t = &k->t->tokens[i];
+    size_t at = out->len;
     if (t->len || t->type != WF_TOKEN_UNUSED) wf_text_add(out, t->text, t->len);
     else wf_text_print(out, "[PAD%u]", i);
+    if (t->type == WF_TOKEN_USER && t->len > 3 && !out->failed)
+        out->len = at + wf_token_piece(k->t, (int32_t)i, 0, out->data + at, t->len);
 }
 
 static void add_merge(const keys *k, uint32_t i, wf_text *out)

@@ -179,7 +179,7 @@ def strings(seed, n, words):
 def compare(lib, name, o, seed, n, words):
     text = json.dumps(o, ensure_ascii=False)
     theirs = Tokenizer.from_str(text)
-    ours = many.Weft(lib, text)
+    ours = many.Weft.of_json(lib, text)
     wrong = tokens = 0
     for s in strings(seed, n, words):
         want = theirs.encode(s).ids

@@ -15,6 +15,7 @@ import tempfile
 DATA = pathlib.Path(__file__).resolve().parent / 'data'
 STRINGS, DIGESTS = DATA / 'many.txt.gz', DATA / 'many.json'
 EACH = 100  # strings of a digest
+NO_ADD_SPECIAL = 1  # of weft_text_flags
 
 
 class Params(ctypes.Structure):
@@ -23,20 +24,25 @@ class Params(ctypes.Structure):
 
 
 class Weft:
-    """The vocabulary of a tokenizer.json, through the library."""
+    """The vocabulary of a model, through the library."""
 
-    def __init__(self, lib, text):
+    def __init__(self, lib, path):
         self.lib, self.model = lib, ctypes.c_void_p()
         lib.weft_last_error.restype = ctypes.c_char_p
+        params = Params(path=str(path).encode(), vocab_only=True)
+        if lib.weft_model_open(ctypes.byref(params), ctypes.byref(self.model)):
+            raise RuntimeError(lib.weft_last_error().decode())
+
+    @classmethod
+    def of_json(cls, lib, text):
+        """Of the text of a tokenizer.json."""
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, 'tokenizer.json').write_text(text, encoding='utf-8')
-            params = Params(path=folder.encode(), vocab_only=True)
-            if lib.weft_model_open(ctypes.byref(params), ctypes.byref(self.model)):
-                raise RuntimeError(lib.weft_last_error().decode())
+            return cls(lib, folder)
 
-    def encode(self, text):
-        data, ids, n = text.encode(), ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
-        if self.lib.weft_tokenize(self.model, data, ctypes.c_size_t(len(data)), 0, ctypes.byref(ids), ctypes.byref(n)):
+    def encode(self, text, flags=0):
+        data, ids, n = text if isinstance(text, bytes) else text.encode(), ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
+        if self.lib.weft_tokenize(self.model, data, ctypes.c_size_t(len(data)), flags, ctypes.byref(ids), ctypes.byref(n)):
             raise RuntimeError(self.lib.weft_last_error().decode())
         got = ids[:n.value]
         self.lib.weft_free(ids)
@@ -58,7 +64,7 @@ def main():
     wanted = json.loads(DIGESTS.read_text())
     assert len(strings) == 10000 and len(wanted['ids']) == len(list(DATA.glob('*.ids'))), (len(strings), len(wanted['ids']))
     for name, want in wanted['ids'].items():
-        got = digests(Weft(lib, (DATA / f'{name}.json').read_text(encoding='utf-8')).encode, strings)
+        got = digests(Weft.of_json(lib, (DATA / f'{name}.json').read_text(encoding='utf-8')).encode, strings)
         wrong = [i * EACH for i, (a, b) in enumerate(zip(got, want, strict=True)) if a != b]
         failed += bool(wrong)
         print(f'{"FAILED" if wrong else "ok":6} {name}: {f"other ids among the {EACH} strings from {wrong} on" if wrong else f"{len(strings)} strings"}', flush=True)

@@ -12,7 +12,7 @@
 #define SEPARATOR "\n__ggml_vocab_test__\n"
 #define PLAIN     (WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL)
 
-static const char *const vocabs[] = {"llama-spm", "gpt-2", "deepseek-llm"};
+static const char *const vocabs[] = {"llama-spm", "gpt-2", "deepseek-llm", "llama-bpe", "qwen2"};
 
 static char *read_data(const char *name, size_t *len)
 {

@@ -54,6 +54,14 @@ static void key_array(file *f, const char *name, enum wf_gguf_type item, uint64_
     put(f, &n, 8);
 }
 
+/* Of a file that is whole. */
+static void write_head(file *f)
+{
+    const uint32_t head[] = {0x46554747, 3, 0, 0};
+    memcpy(f->data, head, 16);
+    memcpy(f->data + 16, &f->n_kv, 8);
+}
+
 /* What to leave out or break in the file of a good vocabulary of four tokens. */
 enum fault {
     PREPEND_FIRST = -1, /* as good as GOOD */
@@ -102,9 +110,7 @@ static void write_vocab(file *f, const char *model, enum fault fault)
     else key(f, "tokenizer.ggml.add_bos_token", WF_GGUF_BOOL), put(f, "", 1);
     if (fault == PREPEND_FIRST || fault == PREPEND_UNKNOWN)
         key_str(f, "tokenizer.ggml.prepend_scheme", fault == PREPEND_FIRST ? "first" : "never");
-    const uint32_t head[] = {0x46554747, 3, 0, 0};
-    memcpy(f->data, head, 16);
-    memcpy(f->data + 16, &f->n_kv, 8);
+    write_head(f);
 }
 
 static weft_status open_broken(const char *model, enum fault fault, wf_gguf **g, wf_tokenizer **t, file *f)
@@ -168,4 +174,37 @@ static void gguf_errors(void **state)
     }
 }
 
-SUITE(text_gguf, NULL, NULL, CASE(gguf_good), CASE(gguf_errors))
+/* Gemma 4's kind: merges by rank, also of line ends, with U+2581 for spaces and bytes for what has no token. BOS is put
+ * before text although the file says otherwise, and a byte token without a byte is none. */
+static void gemma4(void **state)
+{
+    static const char *const texts[] = {"<unk>", "<bos>", "<eos>", SP, "a", "b", SP "a", "\n", "\n\n", "<0x63>", "byte"},
+                             *const merges[] = {SP " a", "\n \n"};
+    static const int32_t types[] = {2, 3, 3, 1, 1, 1, 1, 1, 1, 6, 6};
+    static file f;
+    wf_gguf *g;
+    wf_tokenizer *t;
+    f = (file){.len = 24};
+    key_str(&f, "tokenizer.ggml.model", "gemma4");
+    key_array(&f, "tokenizer.ggml.tokens", WF_GGUF_STRING, WF_LEN(texts));
+    for (size_t i = 0; i < WF_LEN(texts); i++) put_str(&f, texts[i]);
+    key_array(&f, "tokenizer.ggml.merges", WF_GGUF_STRING, WF_LEN(merges));
+    for (size_t i = 0; i < WF_LEN(merges); i++) put_str(&f, merges[i]);
+    key_array(&f, "tokenizer.ggml.token_type", WF_GGUF_I32, WF_LEN(types)), put(&f, types, sizeof types);
+    key_u32(&f, "tokenizer.ggml.bos_token_id", WF_GGUF_U32, 1);
+    key_u32(&f, "tokenizer.ggml.unknown_token_id", WF_GGUF_U32, 0);
+    key(&f, "tokenizer.ggml.add_bos_token", WF_GGUF_BOOL), put(&f, "", 1);
+    write_head(&f);
+    if (wf_gguf_open_memory(f.data, f.len, "test.gguf", &g) || wf_tokenizer_from_gguf(g, &t)) fail_msg("%s", wf_error());
+    EXPECT(t, "a a b", 0, 1, 4, 6, 3, 5);
+    EXPECT(t, SP "a\n\n\nc", 0, 1, 6, 8, 7, 9);
+    EXPECT(t, "a<eos> a", 0, 1, 4, 2, 6);
+    EXPECT(t, "dd", 0, 1, 0);
+    char buf[8];
+    assert_int_equal(wf_token_piece(t, 6, 0, buf, sizeof buf), 2);
+    assert_memory_equal(buf, " a", 2);
+    wf_tokenizer_destroy(t);
+    wf_gguf_close(g);
+}
+
+SUITE(text_gguf, NULL, NULL, CASE(gguf_good), CASE(gguf_errors), CASE(gemma4))

@@ -377,6 +377,42 @@ static void added_bytes(void **state)
     wf_tokenizer_destroy(t);
 }
 
+/* Gemma's runs of spaces are added tokens, written with U+2581: those stand for text that has this character, and real
+ * spaces merge to them; both become spaces again. The ids are those of tokenizers 0.23. */
+static void added_spaces(void **state)
+{
+#define RUN "\xe2\x96\x81"
+    static const char file[] =
+        "{\"added_tokens\":[{\"id\":4,\"content\":\"" RUN RUN "\"},{\"id\":5,\"content\":\"" RUN RUN RUN "\"}],"
+        "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" RUN "\"},"
+        "\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"" RUN "\"},\"content\":\" \"},"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"x\":0,\"y\":1,\"" RUN "\":2,\"" RUN "x\":3,\"" RUN RUN
+        "\":4,\"" RUN RUN RUN "\":5},\"merges\":[\"" RUN RUN " " RUN "\",\"" RUN " " RUN "\",\"" RUN " x\"]}}";
+    static const struct {
+        const char *text, *back;
+        size_t n;
+        int32_t ids[4];
+    } rows[] = {{"x x", "x x", 2, {0, 3}},          {"x" RUN "x", "x x", 2, {0, 3}},
+                {"y  x", "y  x", 3, {1, 4, 0}},     {"y" RUN RUN "x", "y  x", 3, {1, 4, 0}},
+                {"y" RUN " x", "y  x", 3, {1, 4, 0}}, {RUN RUN " x", "   x", 2, {4, 3}},
+                {"  " RUN "y", "   y", 2, {5, 1}},  {RUN RUN " " RUN "y", "    y", 3, {4, 4, 1}},
+                {"    y", "    y", 3, {5, 2, 1}}};
+    wf_tokenizer *t;
+    assert_ok(wf_tokenizer_from_json(file, strlen(file), &t));
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        int32_t *v;
+        size_t n, len;
+        char *back;
+        assert_ok(wf_tokenize(t, rows[i].text, strlen(rows[i].text), 0, &v, &n));
+        if (n != rows[i].n || memcmp(v, rows[i].ids, n * sizeof *v)) fail_msg("'%s': other ids", rows[i].text);
+        assert_ok(wf_detokenize(t, v, n, 0, &back, &len));
+        assert_string_equal(back, rows[i].back);
+        free(back);
+        free(v);
+    }
+    wf_tokenizer_destroy(t);
+}
+
 /* Steps that each double the text end in an error before they take the memory of the machine. */
 static void growing_text(void **state)
 {
@@ -403,4 +439,4 @@ static void growing_text(void **state)
 
 SUITE(text_json, NULL, NULL, CASE(ids), CASE(first_pieces), CASE(any_bytes), CASE(text_back), CASE(no_forged_tokens),
       CASE(wrong_files), CASE(harmless_files), CASE(slow_pattern), CASE(normalised_later), CASE(growing_text),
-      CASE(added_bytes))
+      CASE(added_bytes), CASE(added_spaces))

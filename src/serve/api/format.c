@@ -1,5 +1,6 @@
 /* format: what an answer has to be, in the ways in which clients of several servers say it, as a grammar of the engine.
  */
+#include "answers/thoughts.h"
 #include "serve/api/internal.h"
 
 #include <string.h>
