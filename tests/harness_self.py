@@ -194,8 +194,7 @@ class Scripts(unittest.TestCase):
         os.makedirs(os.path.join(self.folder, "tests"))
         shutil.copy(os.path.join(SOURCES, "test.sh"), self.folder)
         shutil.copy(os.path.join(SOURCES, "tests", "count.py"), os.path.join(self.folder, "tests"))
-        with open(os.path.join(self.folder, "setup.sh"), "w", encoding="utf-8") as f:
-            f.write("#!/bin/sh\necho \"setup.sh $*\" >>\"$CALLS\"\n")
+        pathlib.Path(self.folder, "setup.sh").write_text("#!/bin/sh\necho \"setup.sh $*\" >>\"$CALLS\"\n", encoding="utf-8")
         os.chmod(os.path.join(self.folder, "setup.sh"), 0o755)
         os.makedirs(os.path.join(self.folder, "build-test", "site"))  # as if the client had been installed
         self.program("meson", meson)
@@ -303,7 +302,7 @@ class Scripts(unittest.TestCase):
         os.mkdir(os.path.join(self.folder, "cl"))
         git("init", "-q")
         for name in ("cl/kernel.cl", "README.md"):
-            pathlib.Path(os.path.join(self.folder, name)).write_text("text\n", encoding="utf-8")
+            pathlib.Path(self.folder, name).write_text("text\n", encoding="utf-8")
             git("add", "cl", "tests", "setup.sh", name)
             git("commit", "-qm", name)
         first = chosen()
@@ -327,8 +326,7 @@ class Scripts(unittest.TestCase):
     def test_integration_sets_ci_and_runs_both_tiers(self):
         os.mkdir(os.path.join(self.folder, ".ci"))
         shutil.copy(os.path.join(SOURCES, ".ci", "run"), os.path.join(self.folder, ".ci"))
-        with open(os.path.join(self.folder, "test.sh"), "w", encoding="utf-8") as f:
-            f.write("#!/bin/sh\necho \"CI=$CI $*\"\nexit 3\n")
+        pathlib.Path(self.folder, "test.sh").write_text("#!/bin/sh\necho \"CI=$CI $*\"\nexit 3\n", encoding="utf-8")
         os.chmod(os.path.join(self.folder, "test.sh"), 0o755)
         p = self.run_script("bash", ".ci/run")
         self.assertEqual((p.returncode, p.stdout), (3, "CI=true --all\n"))

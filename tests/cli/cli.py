@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -50,19 +51,36 @@ def documents():
 
 
 def open_text(path):
-    return pathlib.Path(os.path.join(ROOT, path)).read_text(encoding="utf-8")
+    return pathlib.Path(ROOT, path).read_text(encoding="utf-8")
 
 
 def write_with_template(f, text):
     """The built-in model with a chat template; what is added keeps the alignment of its tensors."""
     key = b"tokenizer.chat_template"
-    with open(os.path.join(ROOT, "models", "demo.gguf"), "rb") as demo:
-        model = demo.read()
+    model = pathlib.Path(ROOT, "models", "demo.gguf").read_bytes()
     (n_meta,) = struct.unpack_from("<Q", model, 16)
     head = struct.pack("<Q", len(key)) + key + struct.pack("<I", 8)  # a text
     text = text.encode() + b" " * (-(len(head) + 8 + len(text.encode())) % 32)
     f.write(model[:16] + struct.pack("<Q", n_meta + 1) + head + struct.pack("<Q", len(text)) + text + model[24:])
     f.flush()
+
+
+def model_of_holes(shape, kind="F16", arch="llama", name="holes", pieces=(), change=lambda w: None, **tensors):
+    """A temporary GGUF file whose weights are a hole in it: zeros that take no room. shape: as of tests/model/tiny.py; change: of its metadata, before the
+    vocabulary; tensors: options of gguf_write.model_tensors()."""
+    sys.path.insert(0, os.path.join(ROOT, "tests", "model"))
+    import gguf_write as gw
+    w, f = gw.Writer(), tempfile.NamedTemporaryFile(suffix=".gguf")
+    gw.add_model(w, arch, name, shape, kind)
+    change(w)
+    gw.add_vocab(w, pieces, shape["vocab"])
+    for tensor, dims, own in gw.model_tensors(shape, kind, **tensors):
+        w.reserve(tensor, dims, own)
+    head, _, size = w.layout()
+    f.write(head)
+    f.truncate(size)
+    f.flush()
+    return f
 
 
 class Result:
@@ -104,8 +122,7 @@ def await_interrupts(p):
     while not caught:
         assert p.poll() is None, f"ended with {p.returncode}"
         time.sleep(0.01)
-        with open(f"/proc/{p.pid}/status") as f:
-            caught = int(re.search(r"SigCgt:\s*(\w+)", f.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
+        caught = int(re.search(r"SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{p.pid}/status").read_text()).group(1), 16) >> (signal.SIGINT - 1) & 1
 
 
 class TestCase(unittest.TestCase):

@@ -4,6 +4,7 @@ same question gets the same answer, and memory stops growing.
     soak.py [SECONDS]    (default 10)
 """
 import os
+import pathlib
 import random
 import subprocess
 import sys
@@ -39,8 +40,7 @@ class Chat:
         self.p.stdin.write(b"/clear\n")
 
     def memory(self):
-        with open(f"/proc/{self.p.pid}/statm") as f:
-            return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+        return int(pathlib.Path(f"/proc/{self.p.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
     def end(self):
         self.p.stdin.close()

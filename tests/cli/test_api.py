@@ -5,6 +5,7 @@ what the headers declare and nothing else; each public header compiles alone, as
     test_api.py BUILD
 """
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -31,8 +32,7 @@ class Api(unittest.TestCase):
         with open(os.path.join(INCLUDE, 'weft', 'weft.h'), encoding='utf-8') as f:
             lines = re.search(r'@example\n(.*?)\n \* @endexample', f.read(), re.S).group(1).split('\n')
         source, program = os.path.join(self.folder, 'e.c'), os.path.join(self.folder, 'e')
-        with open(source, 'w', encoding='utf-8') as f:
-            f.write('\n'.join(re.sub(r'^ \*( {5})?', '', line) for line in lines))
+        pathlib.Path(source).write_text('\n'.join(re.sub(r'^ \*( {5})?', '', line) for line in lines), encoding='utf-8')
         made = run('cc', '-std=c11', '-Wall', '-Wextra', '-Werror', '-I', INCLUDE, source, '-o', program, '-L', BUILD, '-lweft',
                    f'-Wl,-rpath,{BUILD}')
         self.assertEqual(made.returncode, 0, made.stderr)

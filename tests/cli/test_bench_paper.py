@@ -1,10 +1,10 @@
 """bench/paper.py: a figure of each kind runs on the built-in model, and its table and file agree with each other and with the paper's points."""
 import csv
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
-import unittest
 
 import cli
 
@@ -23,8 +23,7 @@ class Paper(cli.TestCase):
 
     def write(self, name, text):
         path = os.path.join(self.folder, name)
-        with open(path, "w") as f:
-            f.write(text)
+        pathlib.Path(path).write_text(text)
         return path
 
     def measure(self, name, *args):

@@ -3,6 +3,7 @@ import http.server
 import json
 import math
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -399,8 +400,7 @@ class Serving(unittest.TestCase):
             r = self.bench("--num-prompts", 6, "--random-input-len", 20, "--random-output-len", 8, "--ignore-eos", "--max-concurrency", 3,
                            "--request-rate", 500, "--metric-percentiles", "25,99.9", "--goodput", "ttft:60000", "e2el:60000",
                            "--save-detailed", "--result-dir", folder, "--result-filename", "r.json", "--num-warmups", 1)
-            with open(os.path.join(folder, "r.json")) as f:
-                saved = json.load(f)
+            saved = json.loads(pathlib.Path(folder, "r.json").read_bytes())
         lines = r.text.splitlines()
         self.assertEqual(lines[0], "============ Serving Benchmark Result ============")
         self.assertEqual(lines[-1], "=" * 50)

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import tempfile
-import unittest
 
 import cli
 
@@ -142,8 +141,7 @@ class Throughput(cli.TestCase):
                                ("--dataset-path", "--arrivals", "trace"), ("--request-rate", "--arrivals", "poisson", "--request-rate", "0")):
             self.fails(cli.USAGE, message, *throughput(*args))
         bad = os.path.join(self.folder, "bad.csv")
-        with open(bad, "w") as f:
-            f.write("ContextTokens,GeneratedTokens\n5,x\n")
+        pathlib.Path(bad).write_text("ContextTokens,GeneratedTokens\n5,x\n")
         self.fails(cli.RUNTIME, "line 2", *throughput("--dataset-path", bad))
         self.fails(cli.RUNTIME, "/absent", *throughput("--dataset-path", "/absent"))
         self.fails(cli.RUNTIME, "fits the context", *throughput("--const", "600:600"))
@@ -153,8 +151,7 @@ class Throughput(cli.TestCase):
 
     def test_trace_without_times(self):
         no_times = os.path.join(self.folder, "no_times.csv")
-        with open(no_times, "w") as f:
-            f.write("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")
+        pathlib.Path(no_times).write_text("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")
         self.fails(cli.USAGE, "no times", *throughput("--dataset-path", no_times, "--arrivals", "trace"))
 
 

@@ -15,7 +15,6 @@ import tempfile
 import termios
 import threading
 import time
-import unittest
 
 import cli
 from cli import INTERRUPTED
@@ -62,6 +61,12 @@ class Terminal:
         self.seen += got
         return bool(got)
 
+    def answer(self):
+        """Reads an answer up to the next prompt; returns what it says with its statistics."""
+        text = self.until(STATS)
+        self.until(rb"> ")
+        return text
+
     def type(self, text):
         """Keys. Wait for the prompt first: a key that comes while the terminal changes its mode may be lost."""
         os.write(self.fd, text.encode())
@@ -87,22 +92,19 @@ class Terminal:
             self.p.wait()
 
 
+@contextlib.contextmanager
+def chat(*args, **more):
+    """A chat behind its first prompt, which ends well with Ctrl-D when it stands at a prompt again."""
+    with Terminal("run", *cli.GREEDY, *args, **more) as t:
+        t.until(rb"Ctrl-D exits[^>]*> ")
+        yield t
+        t.type("\x04")
+        assert t.end() == 0
+
+
 def large_model():
-    """A file with holes for weights: 0.2 billion zeros."""
-    sys.path.insert(0, os.path.join(cli.ROOT, "tests", "model"))
-    import gguf_write as gw
-    shape = dict(width=2048, layers=3, heads=16, kv_heads=16, head_dim=128, ffn=8192, vocab=259, context=2048)
-    w = gw.Writer()
-    gw.add_model(w, "llama", "large", shape, "F16")
-    gw.add_vocab(w, [], shape["vocab"])
-    for name, dims, kind in gw.model_tensors(shape, "F16"):
-        w.reserve(name, dims, kind)
-    head, _, size = w.layout()
-    f = tempfile.NamedTemporaryFile(suffix=".gguf")
-    f.write(head)
-    f.truncate(size)
-    f.flush()
-    return f
+    """0.2 billion zeros."""
+    return cli.model_of_holes(dict(width=2048, layers=3, heads=16, kv_heads=16, head_dim=128, ffn=8192, vocab=259, context=2048))
 
 
 @contextlib.contextmanager
@@ -161,31 +163,25 @@ class Chat(cli.TestCase):
             t.type("/clear\n")
             t.until(rb"> ")
             t.type("Hello\n")
-            self.assertIn(f"prompt {n[0]} tokens", t.until(STATS))
-            t.until(rb"> ")
+            self.assertIn(f"prompt {n[0]} tokens", t.answer())
             t.type("\x04")
             self.assertEqual(t.end(), 0)
 
     def test_interrupt_stops_the_answer_only(self):
-        with Terminal("run", *cli.GREEDY, *TEMPLATE, "--ignore-eos", "-c", 20000) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat(*TEMPLATE, "--ignore-eos", "-c", 20000) as t:
             for _ in range(2):
                 t.type("Tell me\n")
                 t.until(rb"Tell me\r\n")
                 t.until(rb"\w+\W+\w+\W+\w+")  # words of the answer, not the end of an escape sequence
                 t.type("\x03")
-                self.assertIn("stopped", t.until(STATS))
-                t.until(rb"> ")
-            t.type("\x04")
-            self.assertEqual(t.end(), 0)
+                self.assertIn("stopped", t.answer())
 
     def test_interrupt_within_a_long_step(self):
         """It is answered at once and the chat goes on, however long the step takes; a second one changes nothing."""
         message = "Tell me more of it. " * 50
         with large_model() as f:
             slow = ["-m", f.name, "WEFT_FORCE=gemm=ref", "-t", 1]  # half a minute a step
-            with Terminal("run", *cli.GREEDY, *TEMPLATE, *slow, "-n", 4) as t:
-                t.until(rb"Ctrl-D exits[^>]*> ")
+            with chat(*TEMPLATE, *slow, "-n", 4) as t:
                 t.type("\x1b[200~" + message + "\x1b[201~\n")
                 t.until(rb"prompt \[", "the progress of the prompt")
                 t.type("\x03")
@@ -194,8 +190,6 @@ class Chat(cli.TestCase):
                 self.assertNotIn("tokens/s", t.until(rb"weft: stopped\r\n(?:weft: prompt [^\r]*\r\n)?weft: the message is left out of the conversation\r\n[^>]*> "))
                 t.type("/info\n")
                 t.until(rb"conversation: 0 messages(?s:.*)> ")
-                t.type("/exit\n")
-                self.assertEqual(t.end(), 0)
             with Terminal("run", *cli.GREEDY, *slow, "-p", message) as t:
                 t.until(rb"prompt \[")
                 t.type("\x03")
@@ -225,61 +219,44 @@ class Chat(cli.TestCase):
             line = os.path.join(folder, "timeline")
             run = ["run", *cli.GREEDY, "-m", f.name, "-t", 1, "-c", 2048, "-p", message, "-n", 1, "--timeline", line]
             self.ok(*run)
-            with open(line) as g:
-                steps = [e for e in json.load(g) if e.get("name") == "submit"]
+            steps = [e for e in json.loads(pathlib.Path(line).read_bytes()) if e.get("name") == "submit"]
             pieces = [e["args"]["tokens"] for e in steps]
             self.assertGreater(len(pieces), 4, pieces)
             self.assertLess(max(pieces), 512, pieces)  # the dense batch
             self.assertEqual(pieces[0], 64)
 
     def test_second_interrupt_does_not_end_the_program(self):
-        with Terminal("run", *cli.GREEDY, *TEMPLATE, "--ignore-eos", "-c", 20000) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat(*TEMPLATE, "--ignore-eos", "-c", 20000) as t:
             t.type("Tell me\n")
             t.until(rb"Tell me\r\n")
             t.until(rb"\w+\W+\w+\W+\w+")
             t.p.send_signal(signal.SIGINT)
             t.p.send_signal(signal.SIGINT)
-            self.assertIn("stopped", t.until(STATS))
-            t.until(rb"> ")
-            t.type("/exit\n")
-            self.assertEqual(t.end(), 0)
+            self.assertIn("stopped", t.answer())
 
     def test_interrupt_at_the_prompt_drops_the_line(self):
-        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 4) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat(*TEMPLATE, "-n", 4) as t:
             t.type("a very long and quite mistaken question")
             t.until(rb"mistaken question")
             t.type("\x03")
             t.until(rb"(?s)\^C.*> ")
             t.type("Hello\n")
             text = t.until(STATS)
-            with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 4) as u:
-                u.until(rb"Ctrl-D exits[^>]*> ")
+            with chat(*TEMPLATE, "-n", 4) as u:
                 u.type("Hello\n")
-                want = re.search(r"prompt \d+ tokens", u.until(STATS)).group()
-                u.until(rb"> ")
-                u.type("\x04")
-                self.assertEqual(u.end(), 0)
+                want = re.search(r"prompt \d+ tokens", u.answer()).group()
             self.assertIn(want, text)
             t.until(rb"> ")
-            t.type("\x04")
-            self.assertEqual(t.end(), 0)
 
     def test_editing(self):
         """Backspace, cursor keys and history change what is sent; characters may be wide."""
-        with Terminal("run", *cli.GREEDY, "-n", 2) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat("-n", 2) as t:
             for keys in ("One dat\x7fy\n", "ne day\x01O\n", "\x1b[A\n"):
                 t.type(keys)
-                self.assertIn("prompt 3 tokens", t.until(STATS), repr(keys))
-                t.until(rb"> ")
+                self.assertIn("prompt 3 tokens", t.answer(), repr(keys))
             wide = len(self.ok("tokenize", "-p", "Zürich").text.split())
             t.type("Züü\x7frich\n")
-            self.assertIn(f"prompt {wide} tokens", t.until(STATS))
-            t.until(rb"> ")
-            t.type("\x04")
-            self.assertEqual(t.end(), 0)
+            self.assertIn(f"prompt {wide} tokens", t.answer())
 
     def test_model_without_template_continues_lines(self):
         want = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 12).text
@@ -318,8 +295,7 @@ class Chat(cli.TestCase):
             self.assertEqual(termios.tcgetattr(t.fd), editing)
             t.type("\n")
             want = self.ok("run", *cli.GREEDY, *TEMPLATE, "-n", 1, "-p", "One day").err
-            self.assertIn(re.search(r"prompt \d+ tokens", want).group(), t.until(STATS))
-            t.until(rb"> ")
+            self.assertIn(re.search(r"prompt \d+ tokens", want).group(), t.answer())
             t.type("\x04")
             self.assertEqual(t.end(), 0)
 
@@ -332,8 +308,7 @@ class Chat(cli.TestCase):
         return int(re.search(r"stopped (\d+)", text).group(1))
 
     def test_stop_during_an_answer(self):
-        with Terminal("run", *cli.GREEDY, *TEMPLATE, "--ignore-eos", "-c", 20000, shell=[sys.executable, "-c", SHELL]) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat(*TEMPLATE, "--ignore-eos", "-c", 20000, shell=[sys.executable, "-c", SHELL]) as t:
             t.type("Tell me\n")
             t.until(rb"\w+\W+\w+\W+\w+")
             t.type("\x1a")
@@ -341,10 +316,7 @@ class Chat(cli.TestCase):
             t.type("fg\n")
             t.until(rb"\w+\W+\w+\W+\w+")
             t.type("\x03")
-            t.until(STATS)
-            t.until(rb"> ")
-            t.type("\x04")
-            self.assertEqual(t.end(), 0)
+            t.answer()
 
     def test_model_whose_template_cannot_be_used(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
@@ -358,35 +330,25 @@ class Chat(cli.TestCase):
                 self.assertEqual(t.end(), 0)
 
     def test_system_message_without_template(self):
-        with Terminal("run", *cli.GREEDY, "-n", 1) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat("-n", 1) as t:
             for line in ("/system Be brief.", "/set system Be brief."):
                 t.type(line + "\n")
                 self.assertIn("the model does not see the system message, which is only kept for /save: without a chat template", t.until(rb"FILE\r\n(?s:.)*> "))
             t.type("/system none\n")
             self.assertNotIn("does not see", t.until(rb"none\r\n(?s:.)*> "))
-            t.type("/exit\n")
-            self.assertEqual(t.end(), 0)
 
     def test_refused_message_on_a_terminal(self):
         """Who types has seen that, so the chat ends well."""
-        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1, "-c", 64) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat(*TEMPLATE, "-n", 1, "-c", 64) as t:
             t.type("word " * 200 + "\n")
             t.until(rb"the line is ignored(?s:.*)> ")
-            t.type("\x04")
-            self.assertEqual(t.end(), 0)
 
     def test_stdout_holds_the_answers_only(self):
         want = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 12).out
         with tempfile.TemporaryFile() as out:
-            with Terminal("run", *cli.GREEDY, "-n", 12, stdout=out) as t:
-                t.until(rb"Ctrl-D exits[^>]*> ")
+            with chat("-n", 12, stdout=out) as t:
                 t.type("One day\n")
-                t.until(STATS)
-                t.until(rb"> ")
-                t.type("\x04")
-                self.assertEqual(t.end(), 0)
+                t.answer()
             out.seek(0)
             self.assertEqual(out.read(), want)
 
@@ -422,35 +384,27 @@ class Lines(cli.TestCase):
 
     def chat(self, turns, env=None):
         """Types the keys of each turn at a prompt and compares the length of the prompt with that of the first message alone."""
-        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1, env=env) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat(*TEMPLATE, "-n", 1, env=env) as t:
             for keys, message in turns:
                 for part in keys:
                     t.type(part)
                     t.until(rb"\n")
                 if message is not None:
-                    self.assertIn(f"prompt {self.tokens(message)} tokens", t.until(STATS), repr(keys))
-                    t.until(rb"> ")
+                    self.assertIn(f"prompt {self.tokens(message)} tokens", t.answer(), repr(keys))
                     t.type("/clear\n")
                 t.until(rb"> ")
-            t.type("\x04")
-            self.assertEqual(t.end(), 0)
 
     def test_backslash(self):
         self.chat([(["One\\\n", "day\n"], "One\nday"), (["a\\\n", "\\\n", "b\n"], "a\n\nb")])
 
     def test_interrupt_drops_all_lines(self):
-        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat(*TEMPLATE, "-n", 1) as t:
             t.type("One\\\n")
             t.until(rb"\n[^>]*\. ")
             t.type("two\x03")
             t.until(rb"(?s)\^C.*> ")
             t.type("day\n")
-            self.assertIn(f"prompt {self.tokens('day')} tokens", t.until(STATS))
-            t.until(rb"> ")
-            t.type("/exit\n")
-            self.assertEqual(t.end(), 0)
+            self.assertIn(f"prompt {self.tokens('day')} tokens", t.answer())
 
     def test_bracketed_paste(self):
         """Pasted line ends are text; nothing is sent before Enter, and nothing pasted commands the terminal or the chat."""
@@ -466,17 +420,13 @@ class Lines(cli.TestCase):
                    (["\x1b[200~/usr/bin\x1b[201~\n"], "/usr/bin"), (["\x1b[A\x1b[A\n"], "/usr/bin")], history)
 
     def test_interrupt_leaves_a_paste_without_end(self):
-        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1) as t:
-            t.until(rb"Ctrl-D exits[^>]*> ")
+        with chat(*TEMPLATE, "-n", 1) as t:
             t.type("\x1b[200~lost")
             time.sleep(0.5)
             t.type("\x03")
             t.until(rb"(?s)\^C.*> ")
             t.type("day\n")
-            self.assertIn(f"prompt {self.tokens('day')} tokens", t.until(STATS))
-            t.until(rb"> ")
-            t.type("\x04")
-            self.assertEqual(t.end(), 0)
+            self.assertIn(f"prompt {self.tokens('day')} tokens", t.answer())
 
     def test_history_needs_a_regular_file(self):
         """Neither the mode nor the content of anything else is changed, and a FIFO does not block."""
@@ -512,8 +462,7 @@ class Lines(cli.TestCase):
         with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1, env={"WEFT_HISTORY": path}) as t:
             self.assertIn(told, t.until(rb"Ctrl-D exits[^>]*> "))
             t.type("day\n")
-            t.until(STATS)
-            t.until(rb"> ")
+            t.answer()
             t.type("\x04")
             self.assertEqual(t.end(), 0)
 
@@ -523,8 +472,7 @@ class Lines(cli.TestCase):
         with Terminal("run", *cli.GREEDY, "-n", 1, env=state) as t:  # WEFT_HISTORY= keeps none
             t.until(rb"Ctrl-D exits[^>]*> ")
             t.type("secret\n")
-            t.until(STATS)
-            t.until(rb"> ")
+            t.answer()
             t.type("\x04")
             self.assertEqual(t.end(), 0)
         self.assertFalse(os.path.exists(path))
@@ -572,8 +520,7 @@ class Lines(cli.TestCase):
         with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1, env={"WEFT_HISTORY": path}) as t:
             t.until(rb"Ctrl-D exits[^>]*> ")
             t.type("One day\n")
-            t.until(STATS)
-            t.until(rb"> ")
+            t.answer()
             os.close(t.fd)
             self.assertEqual(t.p.wait(timeout=PATIENCE), -signal.SIGHUP)
         self.assertEqual(pathlib.Path(path).read_text().splitlines()[-1], "One\\040day")

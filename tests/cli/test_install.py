@@ -77,8 +77,7 @@ class Install(unittest.TestCase):
         top = self.installed("share", "doc", "weft")
         for where, _, names in os.walk(top):
             for name in (name for name in names if name.endswith(".md")):
-                with open(os.path.join(where, name), encoding="utf-8") as f:
-                    targets = re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", f.read())
+                targets = re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", pathlib.Path(where, name).read_text(encoding="utf-8"))
                 for target in targets:
                     path = os.path.relpath(os.path.normpath(os.path.join(where, target)), top)
                     if path.split("/")[0] not in sources:
@@ -148,7 +147,7 @@ class Unit(unittest.TestCase):
         temp = tempfile.TemporaryDirectory()
         self.addCleanup(temp.cleanup)
         self.path = os.path.join(temp.name, "weft@.service")
-        self.text = pathlib.Path(os.path.join(ROOT, "examples", "weft@.service")).read_text(encoding="utf-8")
+        self.text = pathlib.Path(ROOT, "examples", "weft@.service").read_text(encoding="utf-8")
 
     def verify(self, text):
         pathlib.Path(self.path).write_text(text, encoding="utf-8")

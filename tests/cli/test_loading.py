@@ -5,7 +5,6 @@ import subprocess
 import tempfile
 import termios
 import time
-import unittest
 
 import cli
 from test_chat import Terminal

@@ -283,8 +283,7 @@ class BrokenOff(TestCase):
     def test_all_was_there_but_the_name(self):
         self.hub.cuts = [100]
         self.pull("org/repo", "WEFT_PULL_RETRIES=0", code=RUNTIME)
-        with open(os.path.join(self.models, "m.gguf.part"), "wb") as f:
-            f.write(self.content)
+        pathlib.Path(self.models, "m.gguf.part").write_bytes(self.content)
         self.hub.log.clear()
         self.pull("org/repo")
         self.assertEqual(self.asked_from(), [])
@@ -296,8 +295,7 @@ class BrokenOff(TestCase):
         for left, told in ((self.content, "is fetched"), (self.content + b"more", "it is fetched from the start")):
             self.hub.cuts = [100]
             self.pull(f"{self.hub.url}/m.gguf", "--force", "WEFT_PULL_RETRIES=0", code=RUNTIME)
-            with open(os.path.join(self.models, "m.gguf.part"), "wb") as f:
-                f.write(left)
+            pathlib.Path(self.models, "m.gguf.part").write_bytes(left)
             self.hub.log.clear()
             self.pull(f"{self.hub.url}/m.gguf", "--force", says=told)
             self.assertEqual(self.asked_from()[0], f"{len(left)}-")

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import unittest
 
 import cli
 import supported
@@ -121,10 +120,9 @@ class Documents(cli.TestCase):
             self.assertIn(p.stdout.decode(), text)
 
     def test_chart_shows_the_results(self):
-        with open(os.path.join(cli.ROOT, "bench", "chart.py"), encoding="utf-8") as f:
-            command = re.search(r"(?m)^    chart.py (.*) >(.*)", f.read())
+        command = re.search(r"(?m)^    chart.py (.*) >(.*)", pathlib.Path(cli.ROOT, "bench", "chart.py").read_text(encoding="utf-8"))
         p = subprocess.run([sys.executable, "bench/chart.py", *command[1].split()], cwd=cli.ROOT, capture_output=True, check=True)
-        self.assertEqual(pathlib.Path(os.path.join(cli.ROOT, command[2])).read_bytes(), p.stdout)
+        self.assertEqual(pathlib.Path(cli.ROOT, command[2]).read_bytes(), p.stdout)
 
 
 if __name__ == "__main__":

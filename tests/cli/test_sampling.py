@@ -1,11 +1,10 @@
 """Sampling that nobody asked for: the model's, else weft's default; what the command line says goes before both."""
 import json
 import os
+import pathlib
 import re
 import shutil
-import sys
 import tempfile
-import unittest
 
 import cli
 
@@ -31,23 +30,11 @@ class Sampling(cli.TestCase):
         return path
 
     def file(self, **keys):
-        """The head of a GGUF file that states these, and holes for its weights."""
-        sys.path.insert(0, os.path.join(cli.ROOT, "tests", "model"))
-        import gguf_write as gw
+        """A GGUF file that states these."""
         shape = dict(width=64, layers=1, heads=2, kv_heads=2, head_dim=32, ffn=64, vocab=300, context=64)
-        w = gw.Writer()
-        gw.add_model(w, "llama", "tiny", shape, "F32")
-        for key, value in keys.items():
-            w.add(f"general.sampling.{key}", value)
-        gw.add_vocab(w, [], shape["vocab"])
-        for name, dims, kind in gw.model_tensors(shape, "F32"):
-            w.reserve(name, dims, kind)
-        head, _, size = w.layout()
-        path = os.path.join(self.temp, "tiny.gguf")
-        with open(path, "wb") as f:
-            f.write(head)
-            f.truncate(size)
-        return path
+        f = cli.model_of_holes(shape, "F32", change=lambda w: [w.add(f"general.sampling.{key}", value) for key, value in keys.items()])
+        self.addCleanup(f.close)
+        return f.name
 
     def info(self, path):
         """The lines about sampling, and the warnings."""
@@ -117,8 +104,7 @@ class Sampling(cli.TestCase):
         self.assertEqual(self.written(self.folder(None)), self.written(hot, "--temp", 1))
         settings = os.path.join(self.temp, "weft.conf")
         for line, want in (("temp = 1.5", drawn), ("greedy", best)):
-            with open(settings, "w") as f:
-                f.write(line + "\n")
+            pathlib.Path(settings).write_text(line + "\n")
             env = {"WEFT_CONFIG": settings}
             for model in (greedy, hot):
                 self.assertEqual(self.written(model, env=env), want)

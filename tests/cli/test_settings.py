@@ -1,5 +1,6 @@
 """Options set for all runs: WEFT_MODEL, WEFT_DEVICE, the settings file; and the folder of models."""
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -21,8 +22,7 @@ class TestCase(cli.TestCase):
     def put(self, name, text):
         path = os.path.join(self.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as f:
-            f.write(text if isinstance(text, bytes) else text.encode())
+        pathlib.Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
 

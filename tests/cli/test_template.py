@@ -1,8 +1,8 @@
 """weft template: what a chat template makes of a conversation."""
 import json
 import os
+import pathlib
 import tempfile
-import unittest
 
 import cli
 from cli import MODEL, RUNTIME, USAGE
@@ -19,8 +19,7 @@ class Template(cli.TestCase):
 
     def file(self, name, text):
         path = os.path.join(self.folder.name, name)
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(text)
+        pathlib.Path(path).write_text(text, encoding="utf-8")
         return path
 
     def rendered(self, text, *args, stdin=TURNS):

@@ -5,7 +5,6 @@ import pty
 import re
 import shutil
 import tempfile
-import unittest
 
 import cli
 

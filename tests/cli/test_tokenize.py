@@ -1,7 +1,6 @@
 """tokenize and detokenize with vocabulary-only files, against ids that llama.cpp made."""
-import os
+import pathlib
 import tempfile
-import unittest
 
 import cli
 
@@ -12,8 +11,7 @@ def cases(name):
     """Texts and their ids: pairs of <name>.gguf.inp and <name>.gguf.out."""
     with open(cli.data(f"vocab/{name}.gguf.inp"), encoding="utf-8", newline="") as f:
         texts = f.read().split(SEPARATOR)
-    with open(cli.data(f"vocab/{name}.gguf.out")) as f:
-        ids = [line.split() for line in f.read().split("\n")]
+    ids = [line.split() for line in pathlib.Path(cli.data(f"vocab/{name}.gguf.out")).read_text().split("\n")]
     return list(zip(texts, ids[:len(texts)]))
 
 

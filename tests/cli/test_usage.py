@@ -3,11 +3,11 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import tempfile
-import unittest
 
 import cli
-from cli import DEVICE, MODEL, RUNTIME, USAGE, weft
+from cli import MODEL, RUNTIME, USAGE, weft
 
 COMMANDS = ["run", "serve", "info", "convert", "tokenize", "detokenize", "template", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "bench ablation", "tune", "calibrate", "plan", "selftest", "report", "kernels", "pull", "list", "config", "version"]
 
@@ -38,7 +38,6 @@ class Help(cli.TestCase):
         self.assertEqual(self.ok("help").text, self.ok("--help").text)
         for name in COMMANDS:
             self.assertEqual(self.ok("help", *name.split()).text, self.ok(*name.split(), "--help").text)
-        self.fails(USAGE, "'frobnicate'", "help", "frobnicate")
         for word in ("help", "--help", "-h"):
             self.assertEqual(self.ok("help", word).text, self.ok("--help").text)
 
@@ -65,10 +64,6 @@ class Help(cli.TestCase):
 
     def test_variables(self):
         """Read as options are; on and off are understood of those without a value."""
-        self.fails(USAGE, "$WEFT_POISON: expected 1 or 0, got 'maybe'", "run", "-p", "x", "WEFT_POISON=maybe")
-        self.fails(USAGE, "$WEFT_WATCHDOG: expected an integer from 1 to", "run", "-p", "x", "WEFT_WATCHDOG=0")
-        self.fails(USAGE, "--poison: it is the variable WEFT_POISON=1 now", "run", "--poison")
-        self.fails(USAGE, "--max-alloc: it is the variable WEFT_MAX_ALLOC now", "run", "--max-alloc", "1K")
         self.assertEqual(self.ok("version", "WEFT_POISON=off", "WEFT_MAX_ALLOC=").text, self.ok("version").text)
 
     def test_version(self):
@@ -77,7 +72,6 @@ class Help(cli.TestCase):
 
     def test_list_devices(self):
         self.assertRegex(self.ok("--list-devices").text, r"(?m)^cpu ")
-        self.fails(USAGE, "`weft info` lists", "run", "--list-devices")
 
     def test_info_devices(self):
         text = self.ok("info").text
@@ -92,14 +86,12 @@ class Help(cli.TestCase):
         text = self.ok("info", "--shape", "llama-1.1b", "--type", "Q8_0", "WEFT_LAYERS=3").text
         self.assertRegex(text, r"(?m)^layers +3$")
         self.assertRegex(text, r"(?m)^formats +Q8_0 ")
-        self.fails(2, "--shape NAME", "info", "--type", "Q8_0")
 
     def test_a_shape_has_no_file_to_read_again(self):
         r = self.fails(1, "the weights need", "bench", "--shape", "llama3-70b", "WEFT_LAYERS=900", "--type", "F32", "--device", "cpu")
         self.assertNotIn("from the file", r.err)
 
     def test_convert_writes_no_standard_output(self):
-        self.fails(2, "-o ./-", "convert", "-m", "absent", "-o", "-", "--type", "F16")
         self.assertFalse(os.path.exists("-"))
 
     def test_a_named_device_loads_no_driver_of_others(self):
@@ -121,14 +113,22 @@ class Help(cli.TestCase):
 
 
 class Wrong(cli.TestCase):
+    def test_refused(self):
+        """The rows of refused.txt, which explains itself."""
+        rows = [line.split("\t") for line in cli.open_text("tests/cli/refused.txt").splitlines() if line and line[0] != "#"]
+        self.assertGreater(len(rows), 90)
+        for how, message, words in rows:
+            with self.subTest(words):
+                code, *more = how.split()
+                r = self.fails(int(code), message.replace("\\n", "\n"), *shlex.split(words))
+                if "help" in more:
+                    self.assertIn("--help`", r.err)
+                if "meant" in more:
+                    self.assertNotIn("expected", r.err)
+
     def usage(self, message, *args):
         r = self.fails(USAGE, message, *args)
         self.assertIn("--help`", r.err)
-
-    def test_commands(self):
-        self.fails(USAGE, "Usage")
-        self.usage("'frobnicate'", "frobnicate")
-        self.usage("'--frobnicate'", "--frobnicate")
 
     def test_help_behind_a_command(self):
         for command in ("run", "serve", "info", "plan", "bench", "bench ops", "pull"):
@@ -139,24 +139,8 @@ class Wrong(cli.TestCase):
             self.assertIn("demo", self.ok("info", "help", cwd=folder).text)
 
     def test_options(self):
-        self.usage("--frobnicate", "run", "--frobnicate")
-        self.usage("-z", "run", "-z")
-        self.usage("-p", "run", "-p")
-        self.usage("--temp", "run", "-p", "x", "--temp")
-        self.usage("--greedy", "run", "--greedy=yes")
-        self.usage("'word'", "selftest", "word")
-        self.usage("'day': a text of several words needs quotes", "run", "model.gguf", "One", "day")
-        self.usage("'day': a text of several words needs quotes", "tokenize", "One", "day")
-        self.usage("'b'", "serve", "-m", "a", "b")
-        self.usage("conflict", "run", "-p", "x", "-f", "y")
-        self.usage("conflict", "tokenize", "-p", "x", "-f", "y")
-        self.usage("base|dot|simd|fp16|subgroup|matrix", "run", "--tier", "best")
-        self.usage("md|json|csv", "bench", "-o", "xml")
-        self.usage("--metrics-prefix", "serve", "--metrics-prefix", "a b{")
-        self.usage("needs -m FILE|FOLDER or --shape NAME", "info", "--kv-memory", "1G")
         for name in ("info", "plan", "bench", "bench ablation"):
             self.usage("--shape and -m conflict", *name.split(), "-m", DEMO, "--shape", "llama3-8b")
-        self.usage("--type needs --shape NAME", "plan", "--type", "Q8_0")
 
     def test_numbers(self):
         for option in ("-n", "-c", "-t", "--top-k", "--seed"):
@@ -175,22 +159,12 @@ class Wrong(cli.TestCase):
                     self.fails(USAGE, f"{option}: expected a number from {allowed}, got '{value}'", command, option, value)
         for value in ("x", "0", "1X", "1KK", "-1", "99999999999T"):  # an empty one is none
             self.fails(USAGE, "$WEFT_MAX_ALLOC", "run", "-p", "x", f"WEFT_MAX_ALLOC={value}")
-        self.fails(RUNTIME, " is 1.00 KiB (max_alloc): ", "run", "-p", "x", "WEFT_MAX_ALLOC=1K", *cli.CPU)
         for value in ("", ",", "1,", "1,,2", "-1", "1;2", "4294967296"):
             self.fails(USAGE, "--n-prompt", "bench", "-p", value)
-
-    def test_perplexity(self):
-        self.usage("-f FILE", "perplexity")
-        self.usage("--tokens needs --logits", "perplexity", "--tokens", "1,2")
-        self.usage("--logits needs --tokens", "perplexity", "--logits", "x.npy")
-        self.usage("-f and --tokens conflict", "perplexity", "--tokens", "1", "--logits", "x.npy", "-f", "y")
-        self.usage("-c 2", "perplexity", "--tokens", "1,2,3", "--logits", "x.npy", "-c", "2")
 
     def test_detokenize(self):
         for word in ("x", "1.5", "99999999999"):
             self.usage(f"'{word}'", "detokenize", word)
-        self.fails(USAGE, "conflict", "detokenize", "1", "-p", "2")
-        self.fails(USAGE, "999999", "detokenize", "999999")
 
 
 class Meant(cli.TestCase):
@@ -204,11 +178,9 @@ class Meant(cli.TestCase):
         for typed, meant in (("rnu", "run"), ("sever", "serve"), ("tokenise", "tokenize or detokenize"), ("tok", "tokenize"), ("bnech", "bench"), ("hlp", "help"), ("hepl", "help")):
             self.says(f"'{typed}'; did you mean {meant}?", typed)
             self.says(f"'{typed}'; did you mean {meant}?", "help", typed)
-        self.says("'frobnicate'\n", "frobnicate")
         self.says("`weft run FILE`", __file__)
         for typed, meant in (("srve", "serve"), ("throuput", "throughput"), ("ablaton", "ablation"), ("op", "ops")):
             self.fails(USAGE, f"unexpected argument '{typed}'; did you mean {meant}?", "bench", typed)
-        self.fails(USAGE, "unexpected argument 'frobnicate'\n", "bench", "frobnicate")
         for typed, meant in (("--verison", "--version"), ("--hlp", "--help"), ("-help", "--help"), ("--list-device", "--list-devices")):
             self.says(f"'{typed}'; did you mean {meant}?\n", typed)
         for option in ("-m", "--temp"):
@@ -218,18 +190,12 @@ class Meant(cli.TestCase):
         for typed, meant in (("--tmp", "--temp"), ("--modle", "--model"), ("--top", "--top-k or --top-p"), ("--chat-templates", "--chat-template"), ("-prmpt", "--prompt"), ("--ctx-sze=3", "--ctx-size"),
                              ("--temprature", "--temperature"), ("--max-tokns", "--max-tokens")):  # names in other programs, too
             self.says(f"unknown option {typed.split('=')[0]}; did you mean {meant}?", "run", typed)
-        self.says("unknown option --frobnicate\n", "run", "--frobnicate")
-        self.says("unknown option --port; it belongs to `weft serve`, `weft bench serve`", "run", "--port", 1)
 
     def test_letters_and_values(self):
         """What stands behind a letter is a number or another option, never a text."""
         want = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", "5").out
         for typed in (["-n5"], ["-n=5"], ["-n-predict", 5], ["-n-predict=5"], ["--n_predict", 5]):
             self.assertEqual(self.ok("run", *cli.GREEDY, "-p", "One day", *typed).out, want)
-        self.says("if -m odl.gguf is meant, it needs the space", "run", "-modl.gguf")
-        self.says("unknown option -qv", "run", "-qv")
-        self.says("-p needs a value: TEXT. If -n is meant, write --prompt=-n", "run", "-p", "-n", 5)
-        self.says("--model needs a value: FILE", "run", "--model", "--temp", 1)
         self.assertEqual(self.ok("tokenize", "--prompt=-p").out, self.ok("tokenize", stdin=b"-p").out)
         self.assertEqual(self.ok("tokenize", "-p", "- item").out, self.ok("tokenize", stdin=b"- item").out)
 
@@ -283,7 +249,6 @@ class OtherPrograms(cli.TestCase):
             self.fails(USAGE, "unexpected argument 'b'", "serve", "a", "b", *([word, "x"] if part[-1] == "=" else [word]))
             r = self.ok("config", env={"WEFT_CONFIG": "allow.conf"}, cwd=self.conf(word[2:] + (" = x" if part[-1] == "=" else "")))
             self.assertIn(f"\nallow = {part}{'x' if part[-1] == '=' else ''}  # ", r.text)
-        self.fails(USAGE, "--allow: expected origin=ORIGIN, host=NAME, unknown-fields or any-model-name, got 'frob'", "serve", "--allow", "frob")
 
     def conf(self, line):
         folder = tempfile.TemporaryDirectory()
@@ -317,11 +282,8 @@ class OtherPrograms(cli.TestCase):
             self.fails(USAGE, f"unknown command '{word}': {answer}\n", word)
 
     def test_as_people_type_it(self):
-        self.fails(USAGE, "choose it with --device gpu", "run", "-ngl", "0")
-        self.fails(USAGE, "-fit: weft refuses what does not fit", "run", "-fit", "off")
         for word in ("--dtype", "--no-jinja", "--reasoning", "--top-nsigma"):
             self.assertNotIn("unknown option", self.fails(USAGE, f"{word}: ", "run", word, "on").err)
-        self.fails(USAGE, "'word'", "run", "-ins", "-p", "x", "model.gguf", "word")
         pasted = ["-ngl", 99, "-fa", "on", "--mlock", "--no-mmap", "--dtype", "auto", "--enforce-eager", "--trust-remote-code", "-b", 512, "-lv", -1, "-fa"]
         r = self.ok("run", *pasted, "-p", "One day", "-n", 1, *cli.CPU)
         self.assertEqual(re.findall("change nothing here: (.*)", r.err), ["-ngl 99, -fa on, --mlock, --no-mmap, --dtype auto, --enforce-eager, --trust-remote-code, -b 512, -lv -1, -fa"])
@@ -350,7 +312,6 @@ class OtherPrograms(cli.TestCase):
             self.assertNotIn("the context is", self.ok(*run, "-c", 0).err)
             self.assertIn("less than one chunk of 8192", self.fails(USAGE, "", "perplexity", "-m", long.name, "-p", "One day", "-c", 0, *cli.CPU).err)
             self.assertRegex(self.ok("info", long.name, "-c", 0).text, r"memory need .* with a context of 8192 tokens \(one sequence\)\n")
-        self.fails(USAGE, "needs -m FILE|FOLDER or --shape NAME", "info", "-c", 0)
 
 
 class Files(cli.TestCase):
@@ -413,7 +374,6 @@ class Files(cli.TestCase):
             self.fails(MODEL, "there is no tokenizer.json", "run", folder)
             for path in (config, put("model.safetensors", b"")):
                 self.fails(MODEL, f"`weft run {folder}` runs the folder that it lies in", "run", path)
-        self.fails(MODEL, "the first word is the model", "run", "One day")
         self.assertNotIn("first word", self.fails(MODEL, "/absent", "run", "-m", "/absent").err)
 
     def test_unsupported_architecture(self):
@@ -445,21 +405,11 @@ class Files(cli.TestCase):
     def test_chat_template_question(self):
         for command in (["run"], ["serve"], ["template"]):
             self.assertRegex(self.ok(*command, "--chat-template", "?").text, r"(?s)takes a Jinja template in a file.*the built-in model has no template")
-        self.fails(USAGE, "it is no name but a file, and --chat-template '?' says more", "run", "--chat-template", "chatml", "-p", "x")
 
     def test_vocabulary_only(self):
         path = cli.data("vocab/llama-spm.gguf")
         self.fails(MODEL, "", "run", "-p", "x", "-m", path, *cli.CPU)
         self.assertIn("only a vocabulary", self.ok("info", "-m", path).text)
-
-    def test_text_files(self):
-        self.fails(RUNTIME, "/absent", "tokenize", "-f", "/absent")
-        self.fails(RUNTIME, "/absent", "run", "-f", "/absent")
-
-    def test_devices(self):
-        self.fails(DEVICE, "no-such-device", "run", "-p", "x", "--device", "no-such-device")
-        self.fails(DEVICE, "opencl:99.0", "run", "-p", "x", "--device", "opencl:99.0")
-        self.fails(DEVICE, "no-such-device", "selftest", "--device", "no-such-device")
 
     def test_reader_that_left(self):
         """It is no failure; test_plan.py has the commands that need a profile."""

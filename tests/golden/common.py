@@ -27,6 +27,15 @@ def told(*command, **more):
     return run(*command, **more).decode()
 
 
+def rows(name, columns):
+    """Those of a table beside the tests that have so many columns, two or three; tabs stand between them."""
+    lines = (pathlib.Path(__file__).parent / name).read_text(encoding='utf-8').splitlines()
+    all_rows = [line.split('\t') for line in lines if line and not line.startswith('#')]
+    found = [row for row in all_rows if len(row) == columns]
+    assert found and all(len(row) in (2, 3) for row in all_rows), name
+    return found
+
+
 _failed = []
 
 

@@ -9,7 +9,6 @@
  * above the range or below, the result is the synchronous kernel's bit for bit; and above it, all have left by the
  * first tile that they see, for no more than that is multiplied before they are computed again.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,13 +38,6 @@ static const char *const variants[KINDS][WAYS] = {
 };
 enum { SEVERAL = 1, CASES = 4, SEED = 11 };
 
-static const cl_variant *variant_named(const char *name)
-{
-    const cl_variant *v = NULL;
-    for (int i = 0; (v = wf_cl_variant_at(WF_OP_ATTENTION, i)) && strcmp(v->name, name);) i++;
-    return v;
-}
-
 /* One prompt, several at once, decodes, a decode with chunks of two lengths. Some rows leave the range of the
  * asynchronous softmax, above it or below. */
 static wf_case case_of(const struct program *p, uint32_t turn)
@@ -67,7 +59,7 @@ static bool configure(const unit *u, const char *variant, const wf_check *k, cl_
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true,
                           .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
-    const cl_variant *v = variant_named(variant);
+    const cl_variant *v = variant_named(WF_OP_ATTENTION, variant);
     wf_call call;
     wf_check_stand_in(k, NULL, NULL, &stand_in, &call);
     *l = (cl_launch){0};
@@ -179,22 +171,15 @@ static bool same_alone(int by, const wf_check *k, const uint8_t *expect)
     return true;
 }
 
-static uint32_t knob(const char *name)
-{
-    uint32_t i = 0;
-    while (i < launch.n_knobs && strcmp(launch.knob[i].name, name)) i++;
-    return i < launch.n_knobs ? (uint32_t)launch.knob[i].value : 0;
-}
-
 /* Products of one tile for each run of each block of the last launch. */
 static uint32_t products_of_first_tiles(const wf_check *k)
 {
     const int32_t *seq = (const int32_t *)k->in[WF_ATTENTION_SEQ].data;
     uint32_t rows = blocks_arg(ROWS), heads = blocks_arg(HEADS), runs = 0;
-    uint32_t g = k->c.p.n_head / k->c.p.n_kv_head, d = knob("D"), keys = knob("TK"), cols = (uint32_t)the_unit->cols;
+    uint32_t g = k->c.p.n_head / k->c.p.n_kv_head, d = knob_of(&launch, "D"), keys = knob_of(&launch, "TK"), cols = (uint32_t)the_unit->cols;
     uint32_t tiles = d / 16 * (keys / cols) + keys / 16 * (d / cols);
     for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++) runs += m % rows == 0 || seq[m] != seq[m - 1];
-    return runs * k->c.p.n_kv_head * ((g + heads - 1) / heads) * (knob("R") / (uint32_t)the_unit->rows) * tiles;
+    return runs * k->c.p.n_kv_head * ((g + heads - 1) / heads) * (knob_of(&launch, "R") / (uint32_t)the_unit->rows) * tiles;
 }
 
 /* Every row leaves, for the range is so far from its scores: above it by the first tile, where rows see that. */
@@ -294,8 +279,7 @@ static int print_knobs(void)
             if (wf_check_new(NULL, &c, &k)) return 1;
             if (configure(&host_units[u], variant, k, &l)) {
                 printf("%s attention_matrix %s %s %s", host_units[u].name, p->name, variant, host_units[u].macros);
-                for (uint32_t n = 0; n < l.n_knobs; n++) printf(" -D%s=%d", l.knob[n].name, l.knob[n].value);
-                printf("\n");
+                print_options(&l);
             }
             wf_check_free(k);
         }
@@ -303,22 +287,15 @@ static int print_knobs(void)
     return 0;
 }
 
-static void *kernel_in(const char *folder, const char *variant)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s.so", folder, variant);
-    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL), *found = lib ? dlsym(lib, "attention_matrix") : NULL;
-    if (!found) fprintf(stderr, "%s\n", dlerror());
-    return found;
-}
-
 static int run(wf_dev *ref, const char *folder, const char *unit_name, const char *name)
 {
     bool ok = true;
-    for (int i = 0; i < KINDS * WAYS; i++)
-        if (variants[i / WAYS][i % WAYS] &&
-            !(kernels[i / WAYS][i % WAYS] = kernel_in(folder, variants[i / WAYS][i % WAYS])))
-            return 1;
+    for (int i = 0; i < KINDS * WAYS; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s.so", folder, variants[i / WAYS][i % WAYS]);
+        if (!variants[i / WAYS][i % WAYS]) continue;
+        if (!(kernels[i / WAYS][i % WAYS] = kernel_in(path, "attention_matrix"))) return 1;
+    }
     for (size_t i = 0; i < WF_LEN(programs); i++)
         if (!strcmp(programs[i].name, name)) program = &programs[i];
     the_unit = host_unit_named(unit_name);

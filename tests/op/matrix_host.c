@@ -5,7 +5,6 @@
  * build options matrix_host KERNEL.so UNIT PROGRAM FORMAT    runs the kernel, built with those (matrix.py), and
  * compares
  */
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,18 +83,11 @@ static const struct program *program_named(const char *name)
     return NULL;
 }
 
-static const cl_variant *variant_named(const char *name)
-{
-    const cl_variant *v = NULL;
-    for (int i = 0; (v = wf_cl_variant_at(WF_OP_GEMM, i)) && strcmp(v->name, name);) i++;
-    return v;
-}
-
 static bool configure(const unit *u, const char *variant, uint8_t format, uint32_t turn, cl_launch *l)
 {
     cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true,
                     .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
-    const cl_variant *v = variant_named(variant);
+    const cl_variant *v = variant_named(WF_OP_GEMM, variant);
     wf_case c = case_of(format, turn);
     wf_view x = {.rows = c.m, .cols = c.k, .stride = c.k + c.pad, .dtype = WF_F16};
     wf_view w = {.rows = c.n, .cols = c.k, .stride = c.k + (wf_dtypes[format].block > 1 ? 0 : c.pad), .dtype = format};
@@ -116,8 +108,7 @@ static int print_knobs(void)
                 if (!configure(&host_units[u], programs[v].variant, format_ids[f], programs[v].first, &l)) return 1;
                 printf("%s gemm_matrix %s %s %s", host_units[u].name, programs[v].name, formats[f],
                        host_units[u].macros);
-                for (uint32_t i = 0; i < l.n_knobs; i++) printf(" -D%s=%d", l.knob[i].name, l.knob[i].value);
-                printf("\n");
+                print_options(&l);
             }
         }
     }
@@ -130,9 +121,7 @@ static int run(const char *path, const char *unit_name, const char *program, con
     const struct program *p = program_named(program);
     const unit *u = host_unit_named(unit_name);
     wf_dev *ref = NULL;
-    void *lib = dlopen(path, RTLD_NOW);
-    if (!lib) return fprintf(stderr, "%s\n", dlerror()), 1;
-    *(void **)&kernel = dlsym(lib, "gemm_matrix");
+    *(void **)&kernel = kernel_in(path, "gemm_matrix");
     while (f < WF_LEN(formats) && strcmp(formats[f], format)) f++;
     if (!kernel || !u || !p || f == WF_LEN(formats)) return 2;
     if (wf_dev_open("cpu", &(wf_open_params){.tier = WF_TIER_BASE}, &ref)) return 1;

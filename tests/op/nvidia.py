@@ -264,7 +264,7 @@ def check_class(folder, tool, w_type, warps, uk, m, n, k, parts=1):
     cl.enqueue_copy(QUEUE, y, out)
     good = True
     for cut in (1, 2, -4):
-        program = wgmma.parse(subprocess.check_output([tool, "narrow16", str(cut), w_type], text=True))
+        program = wgmma.Program(subprocess.check_output([tool, "narrow16", str(cut), w_type], text=True))
         want = np.zeros((m, n), np.float32)
         wgmma.call(program, 64, 16, cut, (m, n, k), {"x": wgmma.bytes_of(x), "w": wgmma.bytes_of(packed), "y": want.reshape(-1).view(np.uint8)}, False, False)
         same = np.array_equal(want.view(np.uint32), y.view(np.uint32))
@@ -325,7 +325,7 @@ def check_normalised_class(folder, tool, w_type, cut, warps, uk, items, m, n, k,
             cl.enqueue_copy(QUEUE, p, b)
     h, good = normalised(folder, items, x, scale), True
     for parts in (cut, 3 - cut):
-        program = wgmma.parse(subprocess.check_output([tool, "narrow16", str(parts), w_type, *how], text=True))
+        program = wgmma.Program(subprocess.check_output([tool, "narrow16", str(parts), w_type, *how], text=True))
         want = [np.zeros((m, cols), np.float32)] + [np.zeros_like(p) for p in pools]
         sinks = {name: w.reshape(-1).view(np.uint8) for name, w in zip(("y", "kp", "vp") if heads else ("y",), want)}
         wgmma.call(program, 64, 16, parts, (m, n, k), {"x": wgmma.bytes_of(h), "w": wgmma.bytes_of(packed), "bias": wgmma.bytes_of(bias), **sources, **sinks}, False,

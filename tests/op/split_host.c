@@ -9,7 +9,6 @@
  * its synchronous twin split_host --given KERNEL.so OPERANDS RESULT   runs attention_split with operands from a file
  * (wgmma_attention.py), and writes o
  */
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,13 +58,6 @@ enum {
     BEHIND = 1 << 20
 };
 
-static const cl_variant *variant_named(const char *name)
-{
-    const cl_variant *v = NULL;
-    for (int i = 0; (v = wf_cl_variant_at(WF_OP_ATTENTION, i)) && strcmp(v->name, name);) i++;
-    return v;
-}
-
 static bool is_rows(const struct program *p)
 {
     return !strcmp(p->variant, "mma_rows_chunks");
@@ -103,7 +95,7 @@ static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
 static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
-    cl_variant v = *variant_named(p->variant);
+    cl_variant v = *variant_named(WF_OP_ATTENTION, p->variant);
     const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .scratch = 64 << 20, .gpu = true,
                           .fma = true, .units = k->c.max_kv < LONG ? UNITS : MANY, .nv_mma = true, .nv_wgmma = true,
                           .nv_local_bytes = 227 << 10, .tier = WF_TIER_MATRIX};
@@ -200,13 +192,6 @@ static uint32_t products_needed(const wf_check *k)
 
 /* ---- blocks of attention_prefill ------------------------------------------------------------------------------ */
 
-static uint32_t knob(const char *name)
-{
-    for (uint32_t i = 0; i < launch.n_knobs; i++)
-        if (!strcmp(launch.knob[i].name, name)) return (uint32_t)launch.knob[i].value;
-    return 0;
-}
-
 /* Where the rows of one sequence end that begin at m. */
 static uint32_t end_of_run(const wf_check *k, uint32_t m, uint32_t most)
 {
@@ -221,11 +206,11 @@ static uint32_t end_of_run(const wf_check *k, uint32_t m, uint32_t most)
 static int32_t last_of_warp(const wf_check *k, uint32_t m0, uint32_t m, uint32_t end, uint32_t warp)
 {
     const int32_t *pos = (const int32_t *)k->in[WF_ATTENTION_POS].data;
-    uint32_t packed = 16 * knob("MT");
+    uint32_t packed = 16 * knob_of(&launch, "MT");
     int32_t last = -1;
     for (uint32_t r = warp * packed; r < (warp + 1) * packed; r++) {
-        uint32_t row = m0 + r / knob("HB");
-        if (row >= m && row < end && r / knob("HB") < 4 * packed / knob("HB")) last = WF_MAX(last, pos[row]);
+        uint32_t row = m0 + r / knob_of(&launch, "HB");
+        if (row >= m && row < end && r / knob_of(&launch, "HB") < 4 * packed / knob_of(&launch, "HB")) last = WF_MAX(last, pos[row]);
     }
     return last;
 }
@@ -237,7 +222,7 @@ static bool run_sees_tile(const wf_check *k, uint32_t m, uint32_t end, uint32_t 
     const int32_t *windows = (const int32_t *)k->in[WF_ATTENTION_WINDOWS].data,
                   *pos = (const int32_t *)k->in[WF_ATTENTION_POS].data;
     int32_t window = windows ? wf_longest_window(&k->c.p, windows, kv_head) : 0, first = INT32_MAX,
-            keys = (int32_t)knob("BN"), from = (int32_t)tile * keys;
+            keys = (int32_t)knob_of(&launch, "BN"), from = (int32_t)tile * keys;
     for (uint32_t row = m; row < end; row++)
         if (pos[row] >= 0) first = WF_MIN(first, pos[row]);
     return window <= 0 || from < (int32_t)k->c.p.sink || from + keys > first - window + 1;
@@ -246,7 +231,7 @@ static bool run_sees_tile(const wf_check *k, uint32_t m, uint32_t end, uint32_t 
 /* Tiles of a run, by the warps that see so far. */
 static uint32_t tiles_of_run(const wf_check *k, uint32_t m0, uint32_t m, uint32_t end)
 {
-    uint32_t n = 0, keys = knob("BN");
+    uint32_t n = 0, keys = knob_of(&launch, "BN");
     for (uint32_t kv_head = 0; kv_head < k->c.p.n_kv_head; kv_head++)
         for (uint32_t tile = 0; tile * keys <= k->c.max_kv; tile++)
             for (uint32_t warp = 0; warp < 4 && run_sees_tile(k, m, end, kv_head, tile); warp++)
@@ -257,13 +242,13 @@ static uint32_t tiles_of_run(const wf_check *k, uint32_t m0, uint32_t m, uint32_
 /* A tile takes a warp so many for K, and as many for V: all query heads of a KV head are one block's. */
 static uint32_t products_of_blocks(const wf_check *k)
 {
-    uint32_t rows = 64 * knob("MT") / knob("HB"), all = k->out[WF_ATTENTION_O].view.rows, n = 0;
+    uint32_t rows = 64 * knob_of(&launch, "MT") / knob_of(&launch, "HB"), all = k->out[WF_ATTENTION_O].view.rows, n = 0;
     for (uint32_t m0 = 0; m0 < all; m0 += rows)
         for (uint32_t m = m0, end; m < WF_MIN(m0 + rows, all); m = end) {
             end = end_of_run(k, m, WF_MIN(m0 + rows, all));
             n += tiles_of_run(k, m0, m, end);
         }
-    return n * knob("MT") * knob("BN") * k->c.p.head_dim / 64;
+    return n * knob_of(&launch, "MT") * knob_of(&launch, "BN") * k->c.p.head_dim / 64;
 }
 
 /* ---- a run ---------------------------------------------------------------------------------------------------- */
@@ -431,7 +416,7 @@ static uint8_t *bits_by(const loaded *by, wf_check *k, host_run *used)
 static host_run first_tiles_of_blocks(const wf_check *k)
 {
     enum { OF_RUN = 3, OF_BLOCK = 4 };
-    uint32_t rows = k->out[WF_ATTENTION_O].view.rows, block = 64 * knob("MT") / knob("HB"), heads = k->c.p.n_kv_head;
+    uint32_t rows = k->out[WF_ATTENTION_O].view.rows, block = 64 * knob_of(&launch, "MT") / knob_of(&launch, "HB"), heads = k->c.p.n_kv_head;
     host_run r = {0};
     for (uint32_t m0 = 0; m0 < rows; m0 += block) {
         for (uint32_t m = m0, end; m < WF_MIN(m0 + block, rows); m = end) {
@@ -441,7 +426,7 @@ static host_run first_tiles_of_blocks(const wf_check *k)
         }
         r.barriers += OF_BLOCK * heads * launch.arg[launch.n_args - 5].u32; /* SHARE */
     }
-    r.products *= heads * knob("MT") * knob("BN") * k->c.p.head_dim / 64;
+    r.products *= heads * knob_of(&launch, "MT") * knob_of(&launch, "BN") * k->c.p.head_dim / 64;
     return r;
 }
 
@@ -456,8 +441,8 @@ static host_run first_tiles_of_items(const wf_check *k)
 /* And of one row that is computed again: those of a warp that has it, or of its item. */
 static uint32_t products_of_a_row(const loaded *by, const wf_check *k)
 {
-    uint32_t keys = is_prefill(by->p) ? knob("BN") : 16, tiles = k->c.max_kv / keys + 1;
-    return tiles * (is_prefill(by->p) ? knob("MT") * knob("BN") / 8 : 1) * k->c.p.head_dim / 8;
+    uint32_t keys = is_prefill(by->p) ? knob_of(&launch, "BN") : 16, tiles = k->c.max_kv / keys + 1;
+    return tiles * (is_prefill(by->p) ? knob_of(&launch, "MT") * knob_of(&launch, "BN") / 8 : 1) * k->c.p.head_dim / 8;
 }
 
 /* Rows that leave stop, and are computed again alone. none: where none leaves. */
@@ -550,9 +535,8 @@ static bool read_given(FILE *f)
 
 static int run_given(const char *library, const char *operands, const char *to)
 {
-    void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     FILE *f = fopen(operands, "rb"), *out = fopen(to, "wb");
-    now.kernel = lib ? dlsym(lib, "attention_split") : NULL;
+    now.kernel = kernel_in(library, "attention_split");
     bool ok = now.kernel && f && out && read_given(f);
     if (ok) {
         host_start(host_unit_named("nvidia"));
@@ -574,9 +558,8 @@ static int print_knobs(wf_dev *ref)
         wf_check *k;
         cl_launch l;
         if (wf_check_new(ref, &c, &k) || !configure(&programs[i], k, &l)) return 1;
-        printf("%s %s", programs[i].name, variant_named(programs[i].variant)->family);
-        for (uint32_t n = 0; n < l.n_knobs; n++) printf(" -D%s=%d", l.knob[n].name, l.knob[n].value);
-        printf("\n");
+        printf("%s %s", programs[i].name, variant_named(WF_OP_ATTENTION, programs[i].variant)->family);
+        print_options(&l);
         wf_check_free(k);
     }
     return 0;
@@ -593,9 +576,7 @@ static bool load(const char *folder, const struct program *p, loaded *out)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s.so", folder, p->name);
-    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!lib) return fprintf(stderr, "%s\n", dlerror()), false;
-    *out = (loaded){p, dlsym(lib, variant_named(p->variant)->family)};
+    *out = (loaded){p, kernel_in(path, variant_named(WF_OP_ATTENTION, p->variant)->family)};
     return out->kernel != NULL;
 }
 

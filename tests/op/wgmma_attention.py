@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The programs of cl/nvidia/attention.c without a GPU: their PTX is simulated here, warp by warp in a random order, and
+"""The programs of cl/nvidia/attention.c without a GPU: their PTX is simulated (lanes.py), warp by warp in a random order, and
 o compared with a plain softmax. Of the one with the asynchronous softmax, rows that left have the other's bits and are counted, and warpgroups
 stop at the tile where they should. That by chunks has the bits of attention_split.cl, which split_host runs.
 
@@ -10,7 +10,6 @@ read their operands between the instruction and the wait. Slots that no row may 
 other, addresses outside of buffers, and outputs that nobody writes are failures. Proxies (fence.proxy.async) are not simulated.
 The comments of scopes are held against their statements.
 """
-import functools
 import os
 import random
 import re
@@ -20,56 +19,22 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-
+from lanes import STRIDE, WAIT, Lanes, Memory, Program, np
 import ptx
 import split
-from wgmma import STRIDE, Memory, bytes_of, fragment_places, parse, place_of, tolerances, words_of
+from wgmma import bytes_of, tolerances
 
 LANES, ROWS, TILE = 32, 128, 128
-EVERY = np.ones(LANES, bool)  # lanes; known by what it is, not by what it holds
-EVERY.flags.writeable = False
-NUMBER = {"b32": np.uint32, "b64": np.uint64, "f32": np.float32, "pred": bool}
-SIGNED = {np.uint32: np.int32, np.uint64: np.int64}
-COMPARE = {"lt": np.less, "le": np.less_equal, "ge": np.greater_equal, "gt": np.greater, "eq": np.equal, "ne": np.not_equal}
-PLAIN = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.floor_divide, "rem": np.remainder, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "shr": np.right_shift, "shl": np.left_shift, "min": np.minimum, "max": np.maximum,
-    "fma": lambda a, b, c: (a.astype(float) * b + c).astype(np.float32), "mad": lambda a, b, c: a * b + c, "neg": np.negative, "abs": np.abs,
-    "mov": lambda a: a, "ex2": lambda a: np.exp2(a.astype(float)).astype(np.float32),  # rounded once, as tests/op/host.c has it
-    "rcp": np.reciprocal,
-}
 DECODED_PAGE = {64: 48, 128: 16}  # by head size, whatever the case's: each has to be compiled, and op split has pages of 16 and 32
 GROWS = 32  # of the program by chunks, as wgmma_ptx prints it
 BASE, LOW, NEAR, BEFORE = -5, -4, 0.05, 40  # of the asynchronous softmax; scores so close to its range may leave; the counter's start
-WAIT = object()  # what a statement returns that cannot be done yet
 
 
-@functools.lru_cache(maxsize=None)
-def words_in(operation):
-    return operation.split(".")
+class Kernel(Program):
+    """A program, and what it says of its work-groups."""
 
-
-@functools.lru_cache(maxsize=None)
-def method_of(operation):
-    """Who does it; None: nobody, as it has no effect here."""
-    methods = {"mbarrier": "barrier", "cp.async.mbarrier": "barrier", "cp.async": "copy", "wgmma": "warpgroup", "ld.": "load", "red.": "add_to", "st.": "store",
-               "setp": "compare", "shfl": "shuffle", "vote": "vote", "redux": "reduce", "mov.b64": "move_wide", "bar.sync": "meet", "setmaxnreg": None, "fence": None}
-    return next((method for start, method in methods.items() if operation.startswith(start)), "compute")
-
-
-@functools.lru_cache(maxsize=None)
-def constant(number, kind):
-    every = np.full(LANES, number, kind)
-    every.flags.writeable = False
-    return every
-
-
-class Program:
     def __init__(self, text):
-        self.statements, self.labels = parse(text)
-        lines = re.findall(r"\.reg .*;", ptx.flat(text))
-        self.types = {name: NUMBER[kind] for line in lines for kind, name in ptx.declared(line)}
+        super().__init__(text)
         self.local_bytes = int(re.search(r"smem\[(\d+)\]", text)[1])
         self.mark_bytes = int((re.findall(r"marks\[(\d+)\]", text) or [0])[0])
         self.threads = int(re.search(r"reqntid (\d+)", text)[1])
@@ -114,38 +79,10 @@ class Group:
         assert not any(warp.copies for warp in self.warps), "copies that nobody waited for"
 
 
-class Warp:
+class Warp(Lanes):
     def __init__(self, group, number):
-        self.group, self.number, self.done = group, number, False
-        self.here, self.at = 0, None  # the statement of all lanes, or where they part, of each
-        self.copies, self.products, self.open = [], [], []
-        self.values = {name: constant(0, kind) for name, kind in group.program.types.items()}  # which may be shared: none is changed in place
-        self.met = None
-
-    # ---- operands
-
-    def value(self, name, kind=np.uint32):
-        if name in self.values:
-            return self.values[name]
-        if name == "%tid.x":
-            return np.arange(LANES, dtype=kind) + kind(self.number * LANES)
-        if name in self.group.special:
-            return constant(self.group.special[name], kind)
-        if name.startswith("0f"):
-            return constant(int(name[2:], 16), np.uint32).view(np.float32)
-        return constant(int(name) & (1 << np.dtype(kind).itemsize * 8) - 1, kind)
-
-    def set(self, name, value, active):
-        if name == "_":
-            return
-        kind = self.group.program.types[name]
-        if value.dtype != kind:
-            value = value.view(kind) if value.dtype.itemsize == np.dtype(kind).itemsize else value.astype(kind)
-        self.values[name] = value if active is EVERY else np.where(active, value, self.values[name])
-
-    def address(self, operand):
-        name, offset = place_of(operand)
-        return self.value(name).astype(np.uint64) + offset
+        super().__init__(group.program, number * LANES, LANES, group.special, group.params, group.memory, group.local)
+        self.group, self.number, self.copies, self.met = group, number, [], None
 
     # ---- what may come late
 
@@ -169,62 +106,20 @@ class Warp:
         to, start, some, size = rest
         data = np.zeros((LANES, size), np.uint8)
         if some.any():
-            data[some] = self.group.memory.load(start[some], size)
-        self.group.local.store(to + np.uint64(STRIDE), data)
-
-    def matrix(self, descriptor, rows, across):
-        """128-byte rows with their chunks swizzled: [rows, 16] of halves where K is across, else [16, rows]."""
-        start, panel = (descriptor & 0x3FFF) << 4, (descriptor >> 16 & 0x3FFF) << 4
-        assert descriptor >> 62 == 1 and descriptor >> 32 & 0x3FFF == 64
-        if across:
-            at = start + np.arange(rows)[:, None] * 128 + np.arange(16) * 2
-        else:
-            column = np.arange(rows)
-            at = start + np.arange(16)[:, None] * 128 + column // 64 * panel + column % 64 * 2
-        at ^= (at >> 7 & 7) << 4
-        local = self.group.local.buffers[0]
-        return (local[at] | local[at + 1].astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+            data[some] = self.memory.load(start[some], size)
+        self.local.store(to + np.uint64(STRIDE), data)
 
     def multiply(self, operation, operands):
         self.group.products[self.number // 4, self.number % 4] += 1
-        sums, columns = words_of(operands[0]), int(re.search(r"m64n(\d+)k16", operation)[1])
-        of_a, of_sums = fragment_places(LANES, len(sums))
-        if operands[1].startswith("{"):
-            a = np.zeros((16, 16))
-            a[of_a] = np.stack([self.values[name] for name in words_of(operands[1])], axis=1).view(np.float16)
-        else:
-            a = self.matrix(int(operands[1]), 64, True)[self.number % 4 * 16:][:16].astype(float)
-        assert operands[4:6] == ["1", "1"]
-        down = operands[-1] == "1"
-        b = self.matrix(int(operands[2]), columns, not down).astype(float)
-        product = (a @ (b if down else b.T))[of_sums]
-        if operands[3] == "1":
-            product += np.stack([self.values[name] for name in sums])
-        self.values.update(zip(sums, product.astype(np.float32)))
+        super().multiply(operation, operands)
+
+    def stands_still(self, operation):
+        if operation.startswith("mbarrier.arrive") and not self.group.still and self.group.draw.random() < 0.2:
+            self.group.still = [self]
+            return True
+        return False
 
     # ---- statements
-
-    def load(self, operation, operands, active):
-        names = words_of(operands[0])
-        if "param" in operation:
-            value = self.group.params[operands[1][1:-1]]
-            return self.set(names[0], constant(value, self.group.program.types[names[0]]), active)
-        at = self.address(operands[1])[active]
-        if not len(at):
-            return None
-        memory, at = (self.group.local, at + np.uint64(STRIDE)) if ".shared" in operation else (self.group.memory, at)
-        words = np.zeros((len(names), LANES), np.uint32)
-        words[:, active] = memory.load(at, 4 * len(names)).copy().view(np.uint32).T
-        for name, word in zip(names, words):
-            self.set(name, word, active)
-
-    def store(self, operation, operands, active):
-        at = self.address(operands[0])[active]
-        words = [self.values[name][active].view(np.uint32) for name in words_of(operands[1])]
-        if len(at) and ".shared" in operation:
-            self.group.local.store(at + np.uint64(STRIDE), np.stack(words, axis=1).view(np.uint8))
-        elif len(at):
-            self.group.memory.store(at, np.stack(words, axis=1).view(np.uint8))
 
     def copy(self, _, operands, active):
         count = self.value(operands[3])[:] if len(operands) > 3 else np.full(LANES, int(operands[2]))
@@ -233,8 +128,8 @@ class Warp:
 
     def add_to(self, _, operands, active):
         for at, n in zip(self.address(operands[0])[active], self.value(operands[1])[active]):
-            word = self.group.memory.load(np.array([at]), 4).copy().view(np.uint32) + n
-            self.group.memory.store(np.array([at]), word.view(np.uint8))
+            word = self.memory.load(np.array([at]), 4).copy().view(np.uint32) + n
+            self.memory.store(np.array([at]), word.view(np.uint8))
 
     def barrier(self, operation, operands, active):
         at = int(self.address(operands[-1 if "arrive.shared" in operation else 0 if "try" not in operation else 1])[0])
@@ -266,32 +161,6 @@ class Warp:
         self.met = None
         return None
 
-    def warpgroup(self, operation, operands, active):
-        if ".mma_async" in operation:
-            fixed = [operands[0], operands[1] if operands[1].startswith("{") else str(self.value(operands[1])[0]), str(self.value(operands[2])[0])]
-            adds = operands[3] if operands[3] in ("0", "1") else str(int(self.values[operands[3]][0]))
-            self.open.append((operation, [*fixed, adds, *operands[4:]]))
-        elif ".commit_group" in operation:
-            self.products += [(product, i + 1 == len(self.open)) for i, product in enumerate(self.open)]
-            self.open = []
-        elif ".wait_group" in operation:
-            assert not self.open
-            while sum(last for _, last in self.products) > int(operands[0]):
-                self.multiply(*self.products.pop(0)[0])
-
-    def compare(self, operation, operands, active):
-        kind = words_in(operation)
-        types = [self.group.program.types[name] for name in operands[1:3] if name in self.group.program.types]
-        a, b = (self.value(name, types[0] if types else np.uint32) for name in operands[1:3])
-        if kind[-1] == "s32":
-            a, b = a.view(np.int32), b.view(np.int32)
-        result = COMPARE[kind[1]](a, b)
-        if kind[2] == "and":
-            result = result & self.values[operands[3]]
-        elif kind[2] == "or":
-            result = result | self.values[operands[3]]
-        self.set(operands[0], result, active)
-
     def shuffle(self, operation, operands, active):
         assert active.all()
         lane = np.arange(LANES)
@@ -308,96 +177,6 @@ class Warp:
         assert active.all()
         all_of = self.value(operands[1]).view(np.int32)
         self.set(operands[0], np.full(LANES, all_of.max() if "max" in operation else all_of.min(), np.int32), active)
-
-    def move_wide(self, _, operands, active):
-        """mov.b64 between a register and two halves."""
-        if operands[0].startswith("{"):
-            low, high = words_of(operands[0])
-            value = self.value(operands[1], np.uint64)
-            self.set(low, value.astype(np.uint32), active)
-            self.set(high, (value >> np.uint64(32)).astype(np.uint32), active)
-        elif operands[1].startswith("{"):
-            low, high = (self.values[name].astype(np.uint64) for name in words_of(operands[1]))
-            self.set(operands[0], high << np.uint64(32) | low, active)
-        else:
-            self.set(operands[0], self.value(operands[1], np.uint64), active)
-
-    def compute(self, operation, operands, active):
-        name, *rest = operands
-        stem, *kind = words_in(operation)
-        if stem == "selp":
-            kind = self.group.program.types[name]
-            result = np.where(self.values[rest[2]], self.value(rest[0], kind), self.value(rest[1], kind))
-        elif operation == "cvt.rn.f16x2.f32":
-            high, low = (self.value(x).astype(np.float16).view(np.uint16).astype(np.uint32) for x in rest)
-            result = high << np.uint32(16) | low
-        elif stem == "cvt":
-            result = self.value(rest[0]).astype(np.uint64)
-        elif stem == "brev":
-            result = np.array([int(f"{x:032b}"[::-1], 2) for x in self.value(rest[0])], np.uint32)
-        elif stem == "popc":
-            result = np.array([int(x).bit_count() for x in self.value(rest[0])], np.uint32)
-        elif operation == "max.f16x2":
-            pairs = [self.value(x)[:, None].copy().view(np.float16) for x in rest]
-            result = np.fmax(*pairs).view(np.uint32)[:, 0]
-        elif stem == "clz":
-            result = np.array([32 - int(x).bit_length() for x in self.value(rest[0])], np.uint32)
-        elif kind[:1] == ["wide"]:
-            narrow = [self.value(x) for x in rest]
-            result = np.multiply(*(x.view(np.int32).astype(np.int64) if kind[1] == "s32" else x.astype(np.uint64) for x in narrow))
-        else:
-            types = self.group.program.types[name]
-            values = [self.value(x, types) for x in rest]
-            if kind[-1] in ("s32", "s64"):
-                values = [x.view(SIGNED[types]) for x in values]
-            if stem in ("shl", "shr"):
-                values[1] = values[1].astype(values[0].dtype)
-            op = np.fmax if operation == "max.f32" else PLAIN[stem]
-            result = op(*values)
-        self.set(name, result, active)
-
-    def behind(self):
-        """Where the lanes that are behind stand, and which these are."""
-        if self.at is None:
-            return self.here, EVERY
-        here = int(self.at.min())
-        return here, self.at == here
-
-    def move(self, lanes, to):
-        if lanes is EVERY:
-            self.here = to
-            return
-        self.at = np.full(LANES, self.here) if self.at is None else self.at
-        self.at[lanes] = to
-        if (self.at == to).all():
-            self.here, self.at = to, None
-
-    def go(self, most):
-        """Up to so many statements; False if not one could be done. Lanes that are behind go first."""
-        for n in range(most):
-            if self.done:
-                return n > 0
-            here, there = self.behind()
-            predicate, negated, operation, operands = self.group.program.statements[here]
-            active = there
-            if predicate and not (self.values[predicate] ^ negated).all():
-                active = there & (self.values[predicate] ^ negated)
-            if operation == "ret":
-                assert there.all() and not self.products
-                self.done = True
-                return True
-            if operation == "bra":
-                self.move(there, here + 1)
-                self.move(active, self.group.program.labels[operands[0]])
-                continue
-            method = method_of(operation)
-            if method and getattr(self, method)(operation, operands, active) is WAIT:
-                return n > 0
-            self.move(there, here + 1)
-            if operation.startswith("mbarrier.arrive") and not self.group.still and self.group.draw.random() < 0.2:
-                self.group.still = [self]
-                return True
-        return True
 
 
 # ---- cases
@@ -631,7 +410,7 @@ def main():
     print(f"seed {seed}")
     ways = {False: [], True: ["async"], "chunks": ["chunks"]}
     texts = {(d, way): subprocess.check_output([tool, "attention", str(d), *ways[way]], text=True) for d in (64, 128) for way in ways}
-    programs = {d: {way: Program(texts[d, way]) for way in ways} for d in (64, 128)}
+    programs = {d: {way: Kernel(texts[d, way]) for way in ways} for d in (64, 128)}
     wrong = ptx.check_comments(texts.values())
     for comment in wrong:
         print(f"the comment of a scope does not fit its statements: {comment}")

@@ -3,6 +3,7 @@
 #include "model/weights/attention_windows.h"
 #include "support/demo.h"
 #include "support/folder.h"
+#include "support/rows.h"
 
 #define HEAD "weft-attention-windows 1\n"
 #define TWO  "layer 1 0 2147483647 1 5\nlayer 0 16 8 # the first layer, by KV heads\n"
@@ -36,48 +37,20 @@ static void test_good_files(void **state)
     }
 }
 
-static void test_broken_files(void **state)
+static void refuse(char *const *column)
 {
-    static const struct {
-        const char *text, *message;
-    } bad[] = {
-        {"", "first line"},
-        {TWO, "first line"},
-        {"weft-attention-windows 2\n" TWO, "first line"},
-        {HEAD, "layer 0 is missing"},
-        {HEAD "layer 0 1 1\n", "layer 1 is missing"},
-        {HEAD TWO "layer 2 1 1\n", "line 4: layer 2: the model has 0 to 1"},
-        {HEAD TWO "layer 4294967296 1 1\n", "line 4: want 'layer N'"},
-        {HEAD TWO "layer -1 1 1\n", "line 4: want 'layer N'"},
-        {HEAD TWO "layer\n", "line 4: want 'layer N'"},
-        {HEAD TWO TWO, "line 4: layer 1 appears twice"},
-        {HEAD "layer 0 1\n",
-         "line 2: layer 0 has 1 windows: want 4, one for each query head, or 2, one for each KV head"},
-        {HEAD "layer 0\n", "line 2: layer 0 has 0 windows"},
-        {HEAD "layer 0 1 2 3\n", "line 2: layer 0 has 3 windows"},
-        {HEAD "layer 0 1 2 3 4 5\n", "line 2: layer 0 has 5 windows"},
-        {HEAD "layer 0 1 -2\n", "line 2: layer 0: '-2' is not an attention window"},
-        {HEAD "layer 0 1 +2\n", "line 2: layer 0: '+2' is not an attention window"},
-        {HEAD "layer 0 1 2147483648\n", "line 2: layer 0: '2147483648' is not an attention window"},
-        {HEAD "layer 0 1 99999999999999999999999\n", "line 2: layer 0: '999"},
-        {HEAD "layer 0 1 2x\n", "line 2: layer 0: '2x' is not an attention window"},
-        {HEAD "layer 0 1,2\n", "line 2: layer 0: '1,2' is not an attention window"},
-        {HEAD "layer 0: 1 2\n", "line 2: want 'layer N'"},
-        {HEAD "sink\n" TWO, "line 2: want 'sink N'"},
-        {HEAD "sink -1\n" TWO, "line 2: want 'sink N'"},
-        {HEAD "sink 1 2\n" TWO, "line 2: want 'sink N'"},
-        {HEAD "sink 1073741825\n" TWO, "line 2: want 'sink N'"},
-        {HEAD "sink 1\n" TWO "sink 1\n", "line 5: 'sink' appears twice"},
-        {HEAD "\n\nwindow 1 2\n", "line 4: 'window': want"},
-        {HEAD "layers 1 2\n", "line 2: 'layers': want"},
-    };
     int32_t s[8];
     uint32_t sink;
-    for (size_t i = 0; i < WF_LEN(bad); i++) {
-        write_text(path, bad[i].text);
-        if (load(s, &sink) != WEFT_ERR_FORMAT) fail_msg("case %zu was read, or failed otherwise", i);
-        if (!strstr(wf_error(), bad[i].message) || !strstr(wf_error(), path)) fail_msg("case %zu: %s", i, wf_error());
-    }
+    write_text(path, column[0]);
+    if (load(s, &sink) != WEFT_ERR_FORMAT) fail_msg("%s: was read, or failed otherwise", column[0]);
+    if (!strstr(wf_error(), column[1]) || !strstr(wf_error(), path)) fail_msg("%s: %s", column[0], wf_error());
+}
+
+static void test_broken_files(void **state)
+{
+    int32_t s[8];
+    uint32_t sink;
+    each_row("tests/unit/attention_windows.txt", 2, refuse);
     char zero[] = HEAD "\0" TWO;
     write_file(path, zero, sizeof zero - 1);
     assert_int_equal(load(s, &sink), WEFT_ERR_FORMAT);

@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "lab/lab.h"
 #include "support/folder.h"
+#include "support/rows.h"
 #include "support/said.h"
 
 #define DEMO "models/demo.gguf"
@@ -71,40 +72,18 @@ static void test_good_files(void **state)
     }
 }
 
+static void refuse(char *const *column)
+{
+    wf_phi p[2];
+    write_text(path, column[0]);
+    if (wf_calibration_load(path, BYTES, 2, p) == WEFT_OK) fail_msg("%s: was read", column[0]);
+    if (!strstr(wf_error(), column[1]) || !strstr(wf_error(), path)) fail_msg("%s: %s", column[0], wf_error());
+}
+
 static void test_broken_files(void **state)
 {
-    static const struct {
-        const char *text, *message;
-    } bad[] = {
-        {"", "first line"},
-        {"\n" HEAD TWO, "first line"},
-        {"weft-calibration 2\nmodel 1000 bytes\n" TWO, "first line"},
-        {"weft-plan 1\n", "first line"},
-        {HEAD, "layer 0 is missing"},
-        {HEAD "layer 0 phi 1 a -2 b 2\n", "layer 1 is missing"},
-        {"weft-calibration 1\n" TWO, "model N bytes"},
-        {"weft-calibration 1\nmodel 999 bytes\n" TWO, "line 2: it was made for a model of 999 bytes"},
-        {"weft-calibration 1\nmodel -1 bytes\n" TWO, "line 2"},
-        {"weft-calibration 1\nmodel many bytes\n" TWO, "line 2"},
-        {HEAD TWO "layer 2 phi 1 a -2 b 2\n", "line 5: layer 2"},
-        {HEAD TWO "layer 4294967297 phi 1 a -2 b 2\n", "line 5: layer"},
-        {HEAD TWO "layer -1 phi 1 a -2 b 2\n", "line 5: layer"},
-        {HEAD TWO TWO, "line 5: layer 1 appears twice"},
-        {HEAD TWO "layer\n", "line 5: want"},
-        {HEAD "layer 0 phi nan a -2 b 2\n", "line 3: layer 0: phi, a and b"},
-        {HEAD "layer 0 phi 1 a -inf b 2\n", "line 3: layer 0: phi, a and b"},
-        {HEAD "layer 0 phi 1 a -2 b 1e99\n", "line 3: layer 0: phi, a and b"},
-        {HEAD "layer 0 phi 1 a 2.1 b 2\n", "line 3: layer 0: phi, a and b"},
-        {HEAD "layer 0 phi 1 a -2 b 2 more\n", "line 3: want"},
-        {HEAD "layer 0 phi 1 a -2\n", "line 3: want"},
-        {HEAD "layer 0 phi x a -2 b 2\n", "line 3: want"},
-    };
     wf_phi p[2];
-    for (size_t i = 0; i < WF_LEN(bad); i++) {
-        write_file(path, bad[i].text, strlen(bad[i].text));
-        if (wf_calibration_load(path, BYTES, 2, p) == WEFT_OK) fail_msg("case %zu was read", i);
-        if (!strstr(wf_error(), bad[i].message) || !strstr(wf_error(), path)) fail_msg("case %zu: %s", i, wf_error());
-    }
+    each_row("tests/unit/calibration.txt", 2, refuse);
     char zero[] = HEAD "\0" TWO;
     write_file(path, zero, sizeof zero - 1);
     assert_int_equal(wf_calibration_load(path, BYTES, 2, p), WEFT_ERR_FORMAT);

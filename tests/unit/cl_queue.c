@@ -1,173 +1,30 @@
-/* Queues, events and the watchdog of the OpenCL backend. Calls are products of 1x1 matrices,
- * y = x * 1 + 1, so that every lost or early call shows in the number at the end. */
+/* cl_queue: queues, events and the watchdog of the OpenCL backend. */
 #include "unit/cl_test.h"
-#include "support/suite.h"
+#include "unit/queues.h"
 
 #include <dlfcn.h>
-
-#define CELL 512 /* bytes between numbers: every offset is aligned for any device */
 
 static cl_dev *d;
 static const wf_dev_fns *f;
 
-/* What a test has made and tear_down() frees. */
-static struct {
-    wf_queue *queues[16];
-    wf_event *events[512];
-    wf_buf *bufs[4];
-    size_t n_queues, n_events, n_bufs;
-} made;
+static int kernel_for(const wf_call *c)
+{
+    return wf_variant_find(dev, c->op, "naive");
+}
 
 static int set_up(void **state)
 {
     d = open_with((wf_open_params){0});
-    f = d->base.fns;
-    made.n_queues = made.n_events = made.n_bufs = 0;
+    dev = &d->base, f = dev->fns;
+    turns = 100;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    for (size_t i = 0; i < made.n_events; i++) f->event_destroy(&d->base, made.events[i]);
-    for (size_t i = 0; i < made.n_bufs; i++) f->buf_destroy(&d->base, made.bufs[i]);
-    for (size_t i = 0; i < made.n_queues; i++)
-        if (made.queues[i]) f->queue_destroy(&d->base, made.queues[i]);
+    destroy_made();
     shut(d);
     return 0;
-}
-
-static wf_queue *queue_of(void)
-{
-    wf_queue **q = &made.queues[made.n_queues++];
-    assert_ok(f->queue_create(&d->base, false, q));
-    return *q;
-}
-
-/* Before the others. */
-static void end_queue(wf_queue *q)
-{
-    for (size_t i = 0; i < made.n_queues; i++)
-        if (made.queues[i] == q) made.queues[i] = NULL;
-    f->queue_destroy(&d->base, q);
-}
-
-static wf_event *event_of(void)
-{
-    wf_event **e = &made.events[made.n_events++];
-    assert_ok(f->event_create(&d->base, e));
-    return *e;
-}
-
-static wf_buf *buf_of(uint64_t size)
-{
-    wf_buf **b = &made.bufs[made.n_bufs++];
-    assert_ok(f->buf_create(&d->base, size, b));
-    return *b;
-}
-
-/* Cells 0 to n - 1 are 0; cell n is the constant one, weight and bias. */
-static wf_buf *cells(wf_queue *q, int n)
-{
-    wf_buf *b = buf_of((uint64_t)(n + 1) * CELL);
-    float one = 1;
-    wf_event *e = event_of();
-    assert_ok(f->fill(q, b, 0, (uint64_t)(n + 1) * CELL, 0));
-    assert_ok(f->write(q, b, (uint64_t)n * CELL, &one, sizeof one, NULL, 0, e));
-    assert_ok(f->wait(e, 0));
-    return b;
-}
-
-static float cell(wf_queue *q, wf_buf *b, int i)
-{
-    float x = -1;
-    wf_event *e = event_of();
-    assert_ok(f->read(q, b, (uint64_t)i * CELL, &x, sizeof x, NULL, 0, e));
-    assert_ok(f->wait(e, 0));
-    return x;
-}
-
-static void add_one(wf_queue *q, wf_buf *b, int n, int from, int to, wf_event *wait, wf_event *signal)
-{
-    wf_call c = {.op = WF_OP_GEMM, .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"), .waits = &wait,
-                 .n_waits = wait ? 1 : 0, .signal = signal};
-    wf_view v = {.buf = b, .rows = 1, .cols = 1, .stride = 1};
-    c.in[WF_GEMM_X] = c.in[WF_GEMM_W] = c.in[WF_GEMM_BIAS] = c.out[WF_GEMM_Y] = v;
-    c.in[WF_GEMM_X].offset = (uint64_t)from * CELL;
-    c.in[WF_GEMM_W].offset = c.in[WF_GEMM_BIAS].offset = (uint64_t)n * CELL;
-    c.out[WF_GEMM_Y].offset = (uint64_t)to * CELL;
-    assert_ok(f->submit(q, &c));
-}
-
-static void one_queue_is_in_order(void **state)
-{
-    wf_queue *q = queue_of();
-    wf_buf *b = cells(q, 2);
-    for (int i = 0; i < 100; i++) add_one(q, b, 2, i % 2, 1 - i % 2, NULL, NULL);
-    assert_true(cell(q, b, 0) == 100);
-}
-
-/* Two queues hand one number to and fro; each step waits for the other's last. */
-static void ping_pong(void **state)
-{
-    wf_queue *q[2] = {queue_of(), queue_of()};
-    wf_event *e[2] = {event_of(), event_of()};
-    wf_buf *b = cells(q[0], 2);
-    for (int i = 0; i < 200; i++) add_one(q[i % 2], b, 2, i % 2, 1 - i % 2, e[1 - i % 2], e[i % 2]);
-    assert_ok(f->wait(e[1], 0));
-    assert_true(cell(q[0], b, 0) == 200);
-}
-
-/* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and
- * back. */
-static void copies_wait(void **state)
-{
-    wf_queue *work = queue_of(), *copies = queue_of();
-    wf_event *done = event_of(), *copied = event_of();
-    wf_buf *b = cells(work, 2);
-    float host = 0;
-    for (int i = 0; i < 100; i++) {
-        add_one(work, b, 2, 0, 1, copied, done);
-        assert_ok(f->read(copies, b, CELL, &host, sizeof host, &done, 1, NULL));
-        assert_ok(f->write(copies, b, 0, &host, sizeof host, NULL, 0, copied));
-    }
-    assert_ok(f->read(work, b, 0, NULL, 0, &copied, 1, done)); /* of nothing, it waits all the same */
-    assert_ok(f->wait(done, 0));
-    assert_true(host == 100);
-}
-
-/* Many queues, joined by a mark that waits for all. */
-static void join(void **state)
-{
-    enum { N = 8 };
-    wf_queue *q[N], *last = queue_of();
-    wf_event *e[N], *all = event_of();
-    wf_buf *b = cells(last, N);
-    for (int i = 0; i < N; i++) {
-        q[i] = queue_of(), e[i] = event_of();
-        for (int k = 0; k <= i; k++) add_one(q[i], b, N, i, i, NULL, k == i ? e[i] : NULL);
-    }
-    assert_ok(f->mark(last, e, N, all));
-    assert_ok(f->wait(all, 0));
-    for (int i = 0; i < N; i++) assert_true(cell(last, b, i) == i + 1);
-}
-
-static void events(void **state)
-{
-    wf_queue *q = queue_of(), *other = queue_of();
-    wf_event *fresh = event_of(), *e = event_of();
-    wf_buf *b = cells(q, 1);
-    assert_ok(f->wait(fresh, 1));     /* never submitted: done */
-    add_one(q, b, 1, 0, 0, fresh, e);                 /* and no obstacle */
-    add_one(q, b, 1, 0, 0, NULL, e);                  /* armed again while pending */
-    assert_ok(f->wait(e, 0));
-    assert_ok(f->wait(e, 0));         /* done stays done */
-    assert_true(cell(other, b, 0) == 2);
-    add_one(q, b, 1, 0, 0, NULL, e);
-    assert_true(cell(q, b, 0) == 3);
-    end_queue(q); /* its work has ended; the event outlives it */
-    add_one(other, b, 1, 0, 0, e, NULL);
-    assert_ok(f->wait(e, 0));
-    assert_true(cell(other, b, 0) == 4);
 }
 
 static void too_many_queues(void **state)

@@ -1,57 +1,38 @@
-/* Queues, teams and events of the CPU backend: order, waits across queues, time-outs, failures.
- * Meant to be run under the thread sanitizer too. Calls are products of 1x1 matrices, y = x + 1,
- * so that every lost or early call shows in the number at the end. */
+/* cpu_queue: queues, teams and events of the CPU backend: order, waits across queues, time-outs, failures. Meant to be
+ * run under the thread sanitizer too. */
 #include "cpu/ops/ops.h"
 #include "cpu/pool.h"
-#include "support/suite.h"
+#include "unit/queues.h"
 
-#define WAIT_MS 60000
-
-/* What a test has made of its device, for shut(). */
-static struct {
-    wf_queue *queues[8];
-    wf_event *events[32];
-    wf_buf *bufs[4];
-    size_t n_queues, n_events, n_bufs;
-} made;
-
-static wf_dev *open_with(uint32_t threads)
+static int kernel_for(const wf_call *c)
 {
-    wf_dev *dev = NULL;
+    return wf_pick(dev, c);
+}
+
+static void open_with(uint32_t threads)
+{
     wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = threads};
     made.n_queues = made.n_events = made.n_bufs = 0;
     assert_ok(wf_backend_cpu.open(0, &p, &dev));
-    return dev;
 }
 
-static void shut(wf_dev *dev)
+static void shut(void)
 {
-    for (size_t i = 0; i < made.n_queues; i++) dev->fns->queue_destroy(dev, made.queues[i]);
-    for (size_t i = 0; i < made.n_events; i++) dev->fns->event_destroy(dev, made.events[i]);
-    for (size_t i = 0; i < made.n_bufs; i++) dev->fns->buf_destroy(dev, made.bufs[i]);
+    destroy_made();
     dev->fns->close(dev);
 }
 
-static wf_buf *buf_of(wf_dev *dev, size_t size)
+static int open_two(void **state)
 {
-    wf_buf **b = &made.bufs[made.n_bufs++];
-    assert_ok(dev->fns->buf_create(dev, size, b));
-    memset((*b)->host, 0, size);
-    return *b;
+    open_with(2);
+    turns = 3000;
+    return 0;
 }
 
-static wf_queue *queue_of(wf_dev *dev)
+static int shut_two(void **state)
 {
-    wf_queue **q = &made.queues[made.n_queues++];
-    assert_ok(dev->fns->queue_create(dev, false, q));
-    return *q;
-}
-
-static wf_event *event_of(wf_dev *dev)
-{
-    wf_event **e = &made.events[made.n_events++];
-    assert_ok(dev->fns->event_create(dev, e));
-    return *e;
+    shut();
+    return 0;
 }
 
 static wf_view view_of(wf_buf *b, uint64_t offset, uint32_t rows, uint32_t cols)
@@ -59,103 +40,18 @@ static wf_view view_of(wf_buf *b, uint64_t offset, uint32_t rows, uint32_t cols)
     return (wf_view){.buf = b, .offset = offset, .rows = rows, .cols = cols, .stride = cols};
 }
 
-/* Cells of 64 bytes: 0 and 1 hold numbers, 2 and 3 the constant one (weight and bias). */
-static wf_buf *cells(wf_dev *dev)
-{
-    wf_buf *b = buf_of(dev, 256);
-    float one = 1;
-    memcpy((char *)b->host + 128, &one, 4);
-    memcpy((char *)b->host + 192, &one, 4);
-    return b;
-}
-
-static float cell(const wf_buf *b, int i)
-{
-    float x;
-    memcpy(&x, (const char *)b->host + 64 * i, 4);
-    return x;
-}
-
-static wf_call add_one(wf_buf *b, int from, int to)
-{
-    wf_call c = {
-        .op = WF_OP_GEMM, .variant = -1,
-        .in = {view_of(b, 64u * from, 1, 1), view_of(b, 128, 1, 1), view_of(b, 192, 1, 1)},
-        .out = {view_of(b, 64u * to, 1, 1)}};
-    c.variant = wf_pick(b->dev, &c);
-    return c;
-}
-
-static void test_order(void **state)
-{
-    wf_dev *dev = open_with(2);
-    wf_buf *b = cells(dev);
-    wf_queue *q = queue_of(dev);
-    wf_event *e = event_of(dev);
-    assert_ok(dev->fns->wait(e, 0)); /* starts as done */
-    for (int i = 0; i < 3000; i++) {
-        wf_call c = add_one(b, i & 1, ~i & 1);
-        assert_ok(dev->fns->submit(q, &c));
-    }
-    assert_ok(dev->fns->mark(q, NULL, 0, e));
-    assert_ok(dev->fns->wait(e, WAIT_MS));
-    assert_true(cell(b, 0) == 3000);
-    shut(dev);
-}
-
-/* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and
- * back. */
-static void test_copies_wait(void **state)
-{
-    wf_dev *dev = open_with(2);
-    wf_buf *b = cells(dev);
-    wf_queue *work = queue_of(dev), *copies = queue_of(dev);
-    wf_event *done = event_of(dev), *copied = event_of(dev);
-    float host = 0;
-    for (int i = 0; i < 2000; i++) {
-        wf_call c = add_one(b, 0, 1);
-        c.waits = &copied, c.n_waits = 1, c.signal = done;
-        assert_ok(dev->fns->submit(work, &c));
-        assert_ok(dev->fns->read(copies, b, 64, &host, sizeof host, &done, 1, NULL));
-        assert_ok(dev->fns->write(copies, b, 0, &host, sizeof host, NULL, 0, copied));
-    }
-    assert_ok(dev->fns->wait(copied, WAIT_MS));
-    assert_true(host == 2000);
-    shut(dev);
-}
-
-/* Two queues take turns; each event is re-armed 2000 times. */
-static void test_ping_pong(void **state)
-{
-    wf_dev *dev = open_with(2);
-    wf_buf *b = cells(dev);
-    wf_queue *q[2] = {queue_of(dev), queue_of(dev)};
-    wf_event *e[2] = {event_of(dev), event_of(dev)};
-    for (int i = 0; i < 4000; i++) {
-        int me = i & 1;
-        wf_call c = add_one(b, me, !me);
-        c.waits = &e[!me];
-        c.n_waits = 1;
-        c.signal = e[me];
-        assert_ok(dev->fns->submit(q[me], &c));
-    }
-    assert_ok(dev->fns->wait(e[1], WAIT_MS));
-    assert_true(cell(b, 0) == 4000);
-    shut(dev);
-}
-
 /* More waits than one command holds, and the data of all of them is there. */
 static void test_many_waits(void **state)
 {
     enum { N = 20 };
-    wf_dev *dev = open_with(1);
-    wf_queue *a = queue_of(dev), *z = queue_of(dev);
-    wf_event *e[N], *done = event_of(dev);
-    wf_buf *b = buf_of(dev, 4 * N);
+    open_with(1);
+    wf_queue *a = queue_of(), *z = queue_of();
+    wf_event *e[N], *done = event_of();
+    wf_buf *b = buf_of(4 * N);
     uint32_t src[N], dst[N];
     for (int round = 0; round < 50; round++) {
         for (uint32_t i = 0; i < N; i++) {
-            if (round == 0) e[i] = event_of(dev);
+            if (round == 0) e[i] = event_of();
             src[i] = (uint32_t)round * 1000 + i;
         }
         for (uint32_t i = 0; i < N; i++) assert_ok(dev->fns->write(a, b, 4 * i, &src[i], 4, NULL, 0, e[i]));
@@ -164,17 +60,17 @@ static void test_many_waits(void **state)
         assert_ok(dev->fns->wait(done, WAIT_MS));
         assert_memory_equal(src, dst, sizeof(src));
     }
-    shut(dev);
+    shut();
 }
 
 /* A 24 x 300 x 512 product with a variant. */
 static void product(uint32_t threads, int variant, uint32_t groups, float *out)
 {
     enum { M = 24, N = 300, K = 512 };
-    wf_dev *dev = open_with(threads);
-    wf_buf *x = buf_of(dev, 4 * M * K), *w = buf_of(dev, 4 * N * K), *y = buf_of(dev, 4 * M * N);
-    wf_queue *q = queue_of(dev);
-    wf_event *e = event_of(dev);
+    open_with(threads);
+    wf_buf *x = buf_of(4 * M * K), *w = buf_of(4 * N * K), *y = buf_of(4 * M * N);
+    wf_queue *q = queue_of();
+    wf_event *e = event_of();
     for (uint32_t i = 0; i < M * K; i++) ((float *)x->host)[i] = (float)wf_random_unit(1, i) - 0.5f;
     for (uint32_t i = 0; i < N * K; i++) ((float *)w->host)[i] = (float)wf_random_unit(2, i) - 0.5f;
     wf_call c = {.op = WF_OP_GEMM, .variant = variant, .max_groups = groups, .signal = e,
@@ -184,7 +80,7 @@ static void product(uint32_t threads, int variant, uint32_t groups, float *out)
         assert_ok(dev->fns->wait(e, WAIT_MS));
     }
     memcpy(out, y->host, 4 * M * N);
-    shut(dev);
+    shut();
 }
 
 static void test_threads_agree(void **state)
@@ -205,9 +101,9 @@ static void test_threads_agree(void **state)
  * as wf_finish does. */
 static void test_timeout(void **state)
 {
-    wf_dev *dev = open_with(2);
-    wf_queue *q = queue_of(dev);
-    wf_event *never = event_of(dev), *e = event_of(dev);
+    open_with(2);
+    wf_queue *q = queue_of();
+    wf_event *never = event_of(), *e = event_of();
     ((wf_cpu_event *)never)->armed++;
     assert_ok(dev->fns->mark(q, &never, 1, e));
     assert_int_equal(dev->fns->wait(e, 20), WEFT_ERR_TIMEOUT);
@@ -221,11 +117,10 @@ static void test_timeout(void **state)
 /* What fails while it runs is told by the next wait and submit; later calls are skipped. */
 static void test_failure(void **state)
 {
-    wf_dev *dev = open_with(2);
-    wf_queue *q = queue_of(dev);
-    wf_event *e = event_of(dev);
-    wf_buf *b = cells(dev);
-    wf_call c = add_one(b, 0, 1);
+    open_with(2);
+    wf_queue *q = queue_of();
+    wf_event *e = event_of();
+    wf_call c = one_more(cells(q, 2), 2, 0, 1);
     c.signal = e;
     assert_ok(dev->fns->submit(q, &c));
     assert_ok(dev->fns->wait(e, WAIT_MS));
@@ -234,16 +129,15 @@ static void test_failure(void **state)
     assert_int_equal(dev->fns->wait(e, WAIT_MS), WEFT_ERR_NOMEM);
     assert_string_equal(wf_error(), "first");
     assert_int_equal(dev->fns->submit(q, &c), WEFT_ERR_NOMEM);
-    shut(dev);
+    shut();
 }
 
 /* The best first; few of them are the first of many. */
 static void test_rank(void **state)
 {
     wf_candidate_kernel all[32], some[2];
-    wf_dev *dev = open_with(1);
-    wf_buf *b = cells(dev);
-    wf_call c = add_one(b, 0, 1);
+    open_with(1);
+    wf_call c = one_more(cells(queue_of(), 2), 2, 0, 1);
     size_t n = dev->fns->rank(dev, &c, NULL, all, WF_LEN(all));
     assert_true(n >= 2);
     assert_int_equal(dev->fns->rank(dev, &c, NULL, some, 2), 2);
@@ -253,7 +147,7 @@ static void test_rank(void **state)
         const wf_cpu_variant *list = wf_cpu_variant_of(WF_OP_GEMM, &unused);
         assert_true(list[all[i].variant].rank(&c) <= list[all[i - 1].variant].rank(&c));
     }
-    shut(dev);
+    shut();
 }
 
 /* ---- shares: member 0 comes late, so that the others take its chunks, too ----------------------- */
@@ -312,8 +206,8 @@ static void count_me(const wf_cpu_work *w)
 static void test_few_of_a_team(void **state)
 {
     enum { TURNS = 500 };
-    wf_dev *dev = open_with(1);
-    wf_buf *b = buf_of(dev, 4 * sizeof(uint32_t));
+    open_with(1);
+    wf_buf *b = buf_of(4 * sizeof(uint32_t));
     wf_call c = {.out[0] = view_of(b, 0, 1, 4)};
     const uint32_t *ran = b->host;
     alone a = alone_of(4);
@@ -321,7 +215,7 @@ static void test_few_of_a_team(void **state)
         assert_ok(wf_cpu_team_run(a.team, count_me, &c, 1 + (i * 3 + 1) % 4, (wf_cpu_scratch_size){0}));
     for (uint32_t id = 0; id < 4; id++) assert_int_equal(ran[id], TURNS * (4 - id));
     end_alone(a);
-    shut(dev);
+    shut();
 }
 
 static void halve_least(const wf_cpu_work *w)
@@ -334,8 +228,8 @@ static void halve_least(const wf_cpu_work *w)
 static void test_subnormal(void **state)
 {
     volatile float least = 0x1p-126f;
-    wf_dev *dev = open_with(1);
-    wf_buf *b = buf_of(dev, 2 * sizeof(float));
+    open_with(1);
+    wf_buf *b = buf_of(2 * sizeof(float));
     wf_call c = {.out[0] = view_of(b, 0, 1, 2)};
     float *halves = b->host;
     alone a = alone_of(2);
@@ -344,7 +238,7 @@ static void test_subnormal(void **state)
     assert_true(halves[0] == 0 && halves[1] == 0);
     assert_true(least / 2 > 0);
     end_alone(a);
-    shut(dev);
+    shut();
 }
 
 static void test_usual_threads(void **state)
@@ -356,14 +250,14 @@ static void test_usual_threads(void **state)
 
 static void test_shares(void **state)
 {
-    wf_dev *dev = open_with(1);
-    wf_buf *b = buf_of(dev, CHUNKS * 4);
+    open_with(1);
+    wf_buf *b = buf_of(CHUNKS * 4);
     wf_call c = {.out[0] = view_of(b, 0, 1, CHUNKS)};
     alone a = alone_of(3);
     assert_ok(wf_cpu_team_run(a.team, count, &c, 3, (wf_cpu_scratch_size){0}));
     for (int i = 0; i < CHUNKS; i++) assert_int_equal(((uint32_t *)b->host)[i], 1);
     end_alone(a);
-    shut(dev);
+    shut();
 }
 
 static void late_attention(const wf_cpu_work *w)
@@ -490,17 +384,17 @@ static void launch(wf_queue *q, const wf_cpu_variant *v, uint32_t number, uint32
 
 /* Queues of a device with CORES, and an event for each. */
 typedef struct queues {
-    wf_dev *dev;
     wf_queue *q[3];
     wf_event *e[3];
 } queues;
 
 static queues begin_cores(void)
 {
-    queues s = {.dev = open_with(CORES)};
+    queues s;
+    open_with(CORES);
     memset(&seen, 0, sizeof seen);
-    for (int i = 0; i < 3; i++) s.q[i] = queue_of(s.dev), s.e[i] = event_of(s.dev);
-    seen.pool = ((wf_cpu_dev *)s.dev)->pool;
+    for (int i = 0; i < 3; i++) s.q[i] = queue_of(), s.e[i] = event_of();
+    seen.pool = ((wf_cpu_dev *)dev)->pool;
     return s;
 }
 
@@ -510,7 +404,7 @@ static void end_cores(queues *s)
         wf_queue_destroy(s->q[i]);
         wf_event_destroy(s->e[i]);
     }
-    s->dev->fns->close(s->dev);
+    dev->fns->close(dev);
 }
 
 static void test_cores_of_a_call(void **state)
@@ -518,7 +412,7 @@ static void test_cores_of_a_call(void **state)
     const uint32_t limits[] = {0, 3, 9}, cores[] = {CORES, 3, CORES};
     queues s = begin_cores();
     for (uint32_t i = 0; i < 3; i++) launch(s.q[0], &counts_cores, i, limits[i], s.e[0]);
-    assert_ok(s.dev->fns->wait(s.e[0], WAIT_MS));
+    assert_ok(dev->fns->wait(s.e[0], WAIT_MS));
     for (uint32_t i = 0; i < 3; i++) assert_int_equal(seen.result[i], cores[i]);
     end_cores(&s);
 }
@@ -533,9 +427,9 @@ static void test_cores_left(void **state)
     await_at_least(&seen.begun, 2);
     assert_int_equal(seen.result[1], 1);
     atomic_store(&seen.go, 1);
-    for (int i = 0; i < 2; i++) assert_ok(s.dev->fns->wait(s.e[i], WAIT_MS));
+    for (int i = 0; i < 2; i++) assert_ok(dev->fns->wait(s.e[i], WAIT_MS));
     launch(s.q[1], &counts_cores, 2, 0, s.e[1]);
-    assert_ok(s.dev->fns->wait(s.e[1], WAIT_MS));
+    assert_ok(dev->fns->wait(s.e[1], WAIT_MS));
     assert_int_equal(seen.result[2], CORES);
     end_cores(&s);
 }
@@ -547,7 +441,7 @@ static void test_cores_of_many_calls(void **state)
     queues s = begin_cores();
     for (int i = 0; i < 300; i++)
         for (uint32_t q = 0; q < 3; q++) launch(s.q[q], &meets, q, limits[q], s.e[q]);
-    for (int q = 0; q < 3; q++) assert_ok(s.dev->fns->wait(s.e[q], WAIT_MS));
+    for (int q = 0; q < 3; q++) assert_ok(dev->fns->wait(s.e[q], WAIT_MS));
     assert_in_range(seen.most, 1, CORES);
     end_cores(&s);
 }
@@ -560,7 +454,7 @@ static void test_cores_in_turn(void **state)
     await_at_least(&seen.begun, 1);
     launch(s.q[0], &counts_earlier, 1, 0, s.e[0]);
     launch(s.q[1], &counts_earlier, 2, 0, s.e[1]);
-    for (int i = 0; i < 2; i++) assert_ok(s.dev->fns->wait(s.e[i], WAIT_MS));
+    for (int i = 0; i < 2; i++) assert_ok(dev->fns->wait(s.e[i], WAIT_MS));
     assert_int_equal(seen.result[2], 1);
     assert_int_equal(seen.result[1], 2);
     end_cores(&s);
@@ -579,19 +473,19 @@ static bool has_run(uint32_t number)
 static void test_lost_runs_nothing(void **state)
 {
     queues s = begin_cores();
-    wf_event *never = event_of(s.dev);
+    wf_event *never = event_of();
     ((wf_cpu_event *)never)->armed++;
     assert_ok(wf_mark(s.q[0], &never, 1, NULL));
     launch(s.q[0], &counts_cores, 0, 0, s.e[0]);
     assert_ok(wf_mark(s.q[1], &s.e[0], 1, NULL));
     launch(s.q[1], &counts_cores, 1, 0, s.e[1]);
     assert_int_equal(wf_wait(s.e[1], 20), WEFT_ERR_TIMEOUT);
-    wf_resume(s.dev);
-    s.dev->fns->queue_destroy(s.dev, s.q[0]);
+    wf_resume(dev);
+    dev->fns->queue_destroy(dev, s.q[0]);
     s.q[0] = NULL;
-    s.dev->fns->wait(s.e[1], WAIT_MS);
+    dev->fns->wait(s.e[1], WAIT_MS);
     assert_false(has_run(0) || has_run(1));
-    s.dev->fns->event_destroy(s.dev, never);
+    dev->fns->event_destroy(dev, never);
     end_cores(&s);
 }
 
@@ -613,10 +507,10 @@ static void test_lost_still_runs(void **state)
 {
     queues s = begin_cores();
     wf_buf *b;
-    assert_ok(wf_buf_create(s.dev, 64u << 20, &b));
+    assert_ok(wf_buf_create(dev, 64u << 20, &b));
     wf_call c = {.op = WF_OP_SILU_MUL, .signal = s.e[0], .out[0] = {.buf = b, .rows = 1000, .cols = 1000}};
     const wf_bound bound = {0, (void *)&goes_on_late}; /* read-only */
-    assert_ok(s.dev->fns->launch(s.q[0], &c, &bound));
+    assert_ok(dev->fns->launch(s.q[0], &c, &bound));
     await_at_least(&seen.begun, 1);
     assert_int_equal(wf_wait(s.e[0], 20), WEFT_ERR_TIMEOUT);
     wf_buf_destroy(b);
@@ -633,15 +527,16 @@ static void test_failure_still_runs(void **state)
     queues s = begin_cores();
     launch(s.q[0], &holds, 0, 0, NULL);
     await_at_least(&seen.begun, 1);
-    wf_cpu_fail((wf_cpu_dev *)s.dev, WEFT_ERR_NOMEM, "of another queue");
-    s.dev->params.watchdog_ms = 20;
+    wf_cpu_fail((wf_cpu_dev *)dev, WEFT_ERR_NOMEM, "of another queue");
+    dev->params.watchdog_ms = 20;
     assert_int_equal(wf_finish(s.q[0]), WEFT_ERR_TIMEOUT);
     atomic_store(&seen.go, 1);
     end_cores(&s);
 }
 
-SUITE(cpu_queue, NULL, NULL, CASE(test_order), CASE(test_ping_pong), CASE(test_many_waits), CASE(test_threads_agree),
+SUITE(cpu_queue, NULL, NULL, CASE_IN(one_queue_is_in_order, open_two, shut_two),
+      CASE_IN(ping_pong, open_two, shut_two), CASE_IN(copies_wait, open_two, shut_two), CASE_IN(join, open_two, shut_two),
+      CASE_IN(events, open_two, shut_two), CASE(test_many_waits), CASE(test_threads_agree),
       CASE(test_timeout), CASE(test_failure), CASE(test_rank), CASE(test_usual_threads), CASE(test_shares),
-      CASE(test_chunks), CASE(test_few_of_a_team), CASE(test_late_attention), CASE(test_copies_wait),
-      CASE(test_subnormal), CASE(test_cores_of_a_call), CASE(test_cores_left), CASE(test_cores_of_many_calls),
+      CASE(test_chunks), CASE(test_few_of_a_team), CASE(test_late_attention), CASE(test_subnormal), CASE(test_cores_of_a_call), CASE(test_cores_left), CASE(test_cores_of_many_calls),
       CASE(test_cores_in_turn), CASE(test_lost_runs_nothing), CASE(test_lost_still_runs), CASE(test_failure_still_runs))

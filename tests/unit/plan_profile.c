@@ -1,6 +1,6 @@
 /* plan_profile: what lies between the measured points of a profile, its text, and errors in it. */
 #include "profile_text.h"
-#include "support/suite.h"
+#include "support/rows.h"
 
 #include <math.h>
 
@@ -186,47 +186,17 @@ static void test_energy_text(void **state)
     wf_op_profile_free(&p);
 }
 
+static void refuse(char *const *column)
+{
+    wf_op_profile p;
+    assert_int_not_equal(try_profile(column[0], &p), WEFT_OK);
+    if (!strstr(wf_error(), column[1])) fail_msg("'%s' is not in '%s'", column[1], wf_error());
+    wf_op_profile_free(&p);
+}
+
 static void test_errors(void **state)
 {
-    static const char *const bad[][2] = {
-        {"weft-plan 2\n", "weft-profile 1"},
-        {HEAD, "no op"},
-        {HEAD "op a compute\n", "no time of 'a' with the whole device"},
-        {HEAD "op a compute\ntime a tokens 1 share 0.5 us 1 spread 0\n", "no time of 'a' with the whole device"},
-        {HEAD "op a fast\n", "class 'fast'"},
-        {HEAD "op a compute\nop a memory\n", "second time"},
-        {HEAD "time a tokens 1 share 1 us 1 spread 0\n", "no line 'op a CLASS'"},
-        {HEAD "op a compute\ntime a tokens 0 share 1 us 1 spread 0\n", "tokens from 1"},
-        {HEAD "op a compute\ntime a tokens 1 share 1.5 us 1 spread 0\n", "a share"},
-        {HEAD "op a compute\ntime a tokens 1 share 1 us nan spread 0\n", "a time"},
-        {HEAD "op a compute\ntime a tokens 1 share 1 us -1 spread 0\n", "a time"},
-        {HEAD "op a compute\ntime a tokens 1 share 1 us 1 spread 0\ntime a tokens 1 share 1 us 2 spread 0\n",
-         "line 4: the same point"},
-        {HEAD "together memory share 2 rate 1 spread 0\n", "a share and a rate"},
-        {HEAD "together memory share 1 rate 1 spread 0\ntogether memory share 1 rate 1 spread 0\n", "the same share"},
-        {HEAD "op a compute\ntime a tokens 1 share 1 us 1 spread 0 slow\n", "want device"},
-        {HEAD "made-for 0123\n", "want device"},
-        {HEAD "groups 0\n", "from 1"},
-        {HEAD "tile x\n", "from 1"},
-        {HEAD "nonsense\n", "want device, model"},
-        {HEAD ONE "energy a tokens 1 share 1 joules -1 us 1 gflop 1 mb 1\n", "joules and a time above 0"},
-        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop nan mb 1\n", "joules and a time above 0"},
-        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop inf mb 1\n", "flops and bytes below"},
-        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1e300\n", "flops and bytes below"},
-        {HEAD ONE "energy a tokens 0 share 1 joules 1 us 1 gflop 1 mb 1\n", "tokens from 1"},
-        {HEAD ONE "energy a tokens 1 share 1 joules 1 us 1 gflop 1\n", "want device"},
-        {HEAD ONE
-         "energy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\nenergy a tokens 1 share 1 joules 1 us 1 gflop 1 mb 1\n",
-         "the same energy"},
-        {HEAD ONE "power idle 1 static -1 limit 1 flop 1 byte 1\n", "watts and picojoules from 0"},
-        {HEAD ONE "power idle 1 static 1\n", "want device"},
-    };
-    for (size_t i = 0; i < WF_LEN(bad); i++) {
-        wf_op_profile p;
-        assert_int_not_equal(try_profile(bad[i][0], &p), WEFT_OK);
-        if (!strstr(wf_error(), bad[i][1])) fail_msg("'%s' is not in '%s'", bad[i][1], wf_error());
-        wf_op_profile_free(&p);
-    }
+    each_row("tests/unit/plan_profile.txt", 2, refuse);
 }
 
 SUITE(plan_profile, NULL, NULL, CASE(test_times_by_tokens), CASE(test_rates_by_share), CASE(test_monotone),

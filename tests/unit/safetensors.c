@@ -4,6 +4,7 @@
 #include "support/bytes.h"
 #include "tensor/tensor.h"
 #include "support/folder.h"
+#include "support/rows.h"
 
 #include <sys/stat.h>
 
@@ -62,51 +63,6 @@ static void good(void **state)
     bytes_free(&b);
 }
 
-/* Headers that are wrong; the length is theirs, and `data` bytes follow. */
-static const struct {
-    const char *header;
-    size_t data;
-    const char *message;
-} wrong[] = {
-    {"", 0, "'{'"},
-    {" {}", 0, "'{'"},
-    {"[]", 0, "'{'"},
-    {"{", 0, "bad JSON"},
-    {"{} x", 0, "bad JSON"},
-    {"{\"a\":1}", 0, "tensor 'a': its description is no object"},
-    {"{\"\xff\":{}}", 0, "bad JSON"},
-    {"{" T("a", "F32", "[1]", "0", "4") "," T("a", "F32", "[1]", "4", "8") "}", 8, "duplicate"},
-    {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "duplicate"},
-    {"{" T("a", "F33", "[1]", "0", "4") "}", 4, "tensor 'a': dtype 'F33' does not exist"},
-    {"{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "'dtype' is not a string"},
-    {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "'dtype' is missing"},
-    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "'shape' is missing"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":4,\"data_offsets\":[0,4]}}", 4, "'shape' is not an array"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "data_offsets"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "data_offsets"},
-    {"{" T("a", "F32", "[-1]", "0", "4") "}", 4, "'shape' holds a value"},
-    {"{" T("a", "F32", "[1.0]", "0", "4") "}", 4, "'shape' holds a value"},
-    {"{" T("a", "F32", "[\"1\"]", "0", "4") "}", 4, "'shape' holds a value"},
-    {"{" T("a", "F32", "[1,1,1,1,1,1,1,1,1]", "0", "4") "}", 4, "9 dimensions"},
-    {"{" T("a", "F32", "[4294967296,4294967296]", "0", "4") "}", 4, "overflows"},
-    {"{" T("a", "F32", "[4611686018427387904]", "0", "4") "}", 4, "whole number of bytes"},
-    {"{" T("a", "F32", "[99999999999999999999]", "0", "4") "}", 4, "'shape' holds a value"},
-    {"{" T("a", "F32", "[1]", "-4", "0") "}", 4, "data_offsets"},
-    {"{" T("a", "F32", "[1]", "4", "0") "}", 4, "no range"},
-    {"{" T("a", "F32", "[1]", "0", "9223372036854775807") "}", 4, "no range"},
-    {"{" T("a", "F32", "[2]", "0", "8") "}", 4, "cut short"},
-    {"{" T("a", "F32", "[2]", "0", "4") "}", 4, "its shape takes 8 bytes of F32, its data_offsets span 4"},
-    {"{" T("a", "F16", "[1]", "0", "4") "}", 4, "its shape takes 2 bytes of F16"},
-    {"{" T("a", "F4", "[3]", "0", "2") "}", 2, "whole number of bytes"},
-    {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "4", "12") "}", 12, "tensors 'a' and 'b' overlap"},
-    {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "0", "8") "}", 8, "overlap"},
-    {"{" T("a", "F32", "[1]", "0", "4") "," T("b", "F32", "[1]", "8", "12") "}", 12, "bytes 4 to 8 before tensor 'b'"},
-    {"{" T("a", "F32", "[1]", "4", "8") "}", 8, "bytes 0 to 4 before tensor 'a'"},
-    {"{" T("a", "F32", "[1]", "0", "4") "}", 9, "the last 5 bytes"},
-    {"{}", 3, "the last 3 bytes"},
-};
-
 static void fails_with(const bytes *b, const char *message)
 {
     wf_safetensors *s = NULL;
@@ -115,14 +71,18 @@ static void fails_with(const bytes *b, const char *message)
     if (!strstr(wf_error(), message)) fail_msg("'%s' lacks '%s'", wf_error(), message);
 }
 
+static void wrong_header(char *const *column)
+{
+    bytes b = {0};
+    if (strcmp(column[0], "header")) return;
+    build(&b, strlen(column[1]), column[1], (size_t)atoi(column[3]));
+    fails_with(&b, column[2]);
+    bytes_free(&b);
+}
+
 static void headers(void **state)
 {
-    for (size_t i = 0; i < WF_LEN(wrong); i++) {
-        bytes b = {0};
-        build(&b, strlen(wrong[i].header), wrong[i].header, wrong[i].data);
-        fails_with(&b, wrong[i].message);
-        bytes_free(&b);
-    }
+    each_row("tests/unit/safetensors.txt", 4, wrong_header);
 }
 
 static void lengths(void **state)
@@ -224,36 +184,18 @@ static void shards(void **state)
     wf_safetensors_close(s);
 }
 
+static void wrong_index(char *const *column)
+{
+    wf_safetensors *s;
+    if (strcmp(column[0], "index")) return;
+    two_shards(column[1]);
+    assert_int_not_equal(wf_safetensors_open(folder, &s), WEFT_OK);
+    if (!strstr(wf_error(), column[2])) fail_msg("'%s' lacks '%s'", wf_error(), column[2]);
+}
+
 static void indexes(void **state)
 {
-    static const struct {
-        const char *index, *message;
-    } cases[] = {
-        {MAP(ONE, ONE), "tensor 'b' is not in model-00001-of-00002.safetensors"},
-        {MAP(TWO, ONE), "is not in"},
-        {MAP(ONE, "\"absent.safetensors\""), "cannot open"},
-        {MAP(ONE, "\"../model.safetensors\""), "does not lie in this folder"},
-        {MAP(ONE, "\"/etc/passwd\""), "does not lie in this folder"},
-        {MAP(ONE, "\"sub/model.safetensors\""), "does not lie in this folder"},
-        {MAP(ONE, "\"..\""), "does not lie in this folder"},
-        {MAP(ONE, "\"\""), "does not lie in this folder"},
-        {MAP(ONE, "3"), "is not a name"},
-        {MAP(ONE, "\"a\\u0000b\""), ""},
-        {"{\"weight_map\":{\"a\":" ONE ",\"b\":" TWO ",\"c\":" TWO "}}", "tensor 'c' is not in"},
-        {"{\"weight_map\":{\"a\":" ONE ",\"a\":" TWO "}}", "duplicate"},
-        {"{\"weight_map\":{}}", "names no file"},
-        {"{\"weight_map\":[]}", "not an object"},
-        {"{}", "'weight_map' is missing"},
-        {"[]", "no JSON object"},
-        {"", "bad JSON"},
-        {MAP(ONE, "\"" INDEX "\""), "model.safetensors.index.json"},
-    };
-    for (size_t i = 0; i < WF_LEN(cases); i++) {
-        wf_safetensors *s;
-        two_shards(cases[i].index);
-        assert_int_not_equal(wf_safetensors_open(folder, &s), WEFT_OK);
-        if (!strstr(wf_error(), cases[i].message)) fail_msg("'%s' lacks '%s'", wf_error(), cases[i].message);
-    }
+    each_row("tests/unit/safetensors.txt", 4, wrong_index);
 }
 
 static void twice(void **state)

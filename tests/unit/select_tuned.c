@@ -9,6 +9,7 @@
 #include "verify/bind.h"
 #include "lab/lab.h"
 #include "support/folder.h"
+#include "support/rows.h"
 #include "support/said.h"
 
 #define HEAD "weft-tuned 1\ndevice null device\nplatform weft null\nunits 1\ndriver 9.9\n"
@@ -74,81 +75,20 @@ static void rows_are_found(void **state)
     wf_tuned_free(&t);
 }
 
+static void refuse(char *const *column)
+{
+    struct weft_device_info info = null_info();
+    wf_tuned_table t;
+    if (!wf_tuned_parse(column[0], &info, &t)) fail_msg("accepted: %s", column[0]);
+    if (!strstr(weft_last_error(), column[1])) fail_msg("%s\nsays: %s", column[0], weft_last_error());
+    assert_int_equal(t.n, 0);
+    assert_null(t.rows);
+    assert_null(t.costs);
+}
+
 static void broken_files_are_refused(void **state)
 {
-    static const struct {
-        const char *text, *why;
-    } bad[] = {
-        {"", "ends before"},
-        {"weft-tuned 2\n", "line 1"},
-        {"weft-plan 1\n", "line 1"},
-        {"weft-tuned 1\n", "ends before"},
-        {"weft-tuned 1\n" ROW, "line 2: comes before"},
-        {HEAD "gemm\n", "line 6"},
-        {HEAD "kernels xyz\n", "line 6"},
-        {HEAD "kernels 123456789\n", "line 6"},
-        {HEAD "dense_batch 0\n", "line 6"},
-        {"weft-tuned 1\ncost device read=1\n", "line 2: comes before"},
-        {HEAD "cost\n", "line 6"},
-        {HEAD "cost device\n", "cost NAME"},
-        {HEAD "cost device \n", "cost NAME"},
-        {HEAD "cost device read\n", "KEY=VALUE"},
-        {HEAD "cost device read=\n", "KEY=VALUE"},
-        {HEAD "cost device read=.\n", "KEY=VALUE"},
-        {HEAD "cost device read=-1\n", "KEY=VALUE"},
-        {HEAD "cost device read=0\n", "KEY=VALUE"},
-        {HEAD "cost device read=0.00001\n", "KEY=VALUE"},
-        {HEAD "cost device read=10000000\n", "KEY=VALUE"},
-        {HEAD "cost device read=1.2.3\n", "KEY=VALUE"},
-        {HEAD "cost device read=1e3\n", "behind its last"},
-        {HEAD "cost device read=1,\n", "KEY=VALUE"},
-        {HEAD "cost device read=1 f32=1\n", "behind its last"},
-        {HEAD "cost a234567890123456789012345678901234567890 read=1\n", "cost NAME"},
-        {HEAD "dense_batch 65537\n", "line 6"},
-        {HEAD "dense_batch 512 rows\n", "line 6"},
-        {"weft-tuned 1\nload 1:1\n", "line 2: comes before"},
-        {HEAD "load\n", "line 6"},
-        {HEAD "load 5\n", "1155.4:245.3"},
-        {HEAD "load 5:\n", "1155.4:245.3"},
-        {HEAD "load :5\n", "1155.4:245.3"},
-        {HEAD "load 5:0\n", "1155.4:245.3"},
-        {HEAD "load -5:1\n", "1155.4:245.3"},
-        {HEAD "load 5:1:1\n", "1155.4:245.3"},
-        {HEAD "load 5:1e3\n", "1155.4:245.3"},
-        {HEAD "load 5:10000000\n", "1155.4:245.3"},
-        {HEAD "matmul F16 N=1,K=1 1:a\n", "line 6: is neither"},
-        {HEAD "gemm F17 N=1,K=1 1:a\n", "storage format"},
-        {HEAD "gemm I32 N=1,K=1 1:a\n", "storage format"},
-        {HEAD "gemm F16 K=1,N=1 1:a\n", "no shape"},
-        {HEAD "gemm F16 N=1 1:a\n", "no shape"},
-        {HEAD "gemm F16 N=1,K=1,M=1 1:a\n", "no shape"},
-        {HEAD "gemm F16 N=0,K=1 1:a\n", "no shape"},
-        {HEAD "gemm F16 N=4294967297,K=1 1:a\n", "no shape"},
-        {HEAD "gemm F16 N=-1,K=1 1:a\n", "no shape"},
-        {HEAD "decode_attention F16 H=1,KV=1,D=1 1:a\n", "no shape"},
-        {HEAD "gemm F16 N=1,K=1\n", "no kernel"},
-        {HEAD "gemm F16 N=1,K=1 1\n", "growing"},
-        {HEAD "gemm F16 N=1,K=1 0:a\n", "growing"},
-        {HEAD "gemm F16 N=1,K=1 1:\n", "growing"},
-        {HEAD "gemm F16 N=1,K=1 1:a/b\n", "growing"},
-        {HEAD "gemm F16 N=1,K=1 1:a123456789012345678901234567890\n", "growing"},
-        {HEAD "gemm F16 N=1,K=1 2:a 2:b\n", "growing"},
-        {HEAD "gemm F16 N=1,K=1 1:a 2:b 3:c 4:d 5:e 6:f 7:g 8:h 9:i 10:j 11:k 12:l 13:m 14:n 15:o "
-              "16:p 17:q 18:r 19:s 20:t "
-              "21:u 22:v 23:w 24:x 25:y\n",
-         "growing"},
-        {"weft-tuned 1\ndevice other\nplatform weft null\nunits 1\n", "another device"},
-        {"weft-tuned 1\ndevice null device\nplatform weft null\nunits 2\n", "another device"},
-    };
-    struct weft_device_info info = null_info();
-    for (size_t i = 0; i < WF_LEN(bad); i++) {
-        wf_tuned_table t;
-        if (!wf_tuned_parse(bad[i].text, &info, &t)) fail_msg("accepted: %s", bad[i].text);
-        if (!strstr(weft_last_error(), bad[i].why)) fail_msg("%s\nsays: %s", bad[i].text, weft_last_error());
-        assert_int_equal(t.n, 0);
-        assert_null(t.rows);
-        assert_null(t.costs);
-    }
+    each_row("tests/unit/select_tuned.txt", 2, refuse);
 }
 
 /* Every cut of a good file either reads as what stands before the cut, or is refused; no cut crashes. */

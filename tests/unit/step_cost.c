@@ -4,7 +4,7 @@
 
 #include "plan/cost.h"
 #include "plan/step_cost.h"
-#include "support/suite.h"
+#include "support/rows.h"
 
 static void near(const char *what, double got, double want, double by)
 {
@@ -268,30 +268,16 @@ static void table_of_a_user(void **state)
     near("flop of four", four.flop_energy, 10e-12, 1e-18);
 }
 
+static void refuse(char *const *column)
+{
+    wf_machine m;
+    assert_true(read_table(column[0], "mine", &m) != WEFT_OK);
+    if (!strstr(wf_error(), column[1])) fail_msg("%s says \"%s\", not \"%s\"", column[0], wf_error(), column[1]);
+}
+
 static void bad_tables(void **state)
 {
-    static const char *const rows[][2] = {
-        {"weft-devices 2\n", "first line"},
-        {HEAD "machine mine\n", "want 'device NAME'"},
-        {HEAD "device\n", "want 'device NAME'"},
-        {HEAD "device mine memory=1 read=1\n", "needs memory, read, and f32 or f16"},
-        {HEAD "device mine memory=1 f16=1\n", "needs memory, read"},
-        {HEAD MINE " colour=3\n", "line 2: 'colour=3'"},
-        {HEAD MINE " read\n", "want memory, read"},
-        {HEAD MINE " read=\n", "'read='"},
-        {HEAD MINE " read=0\n", "above 0"},
-        {HEAD MINE " read=nan\n", "above 0"},
-        {HEAD MINE " read=1x\n", "above 0"},
-        {HEAD MINE " limit=100\n", "flop, byte and a limit"},
-        {HEAD MINE " flop=1 byte=1 static=100 limit=100\n", "flop, byte and a limit"},
-        {HEAD MINE "\n" MINE "\n", "line 3: device mine appears twice"},
-        {HEAD "device other memory=1 read=1 f16=1\n", "known are: other"},
-    };
-    for (size_t i = 0; i < WF_LEN(rows); i++) {
-        wf_machine m;
-        assert_true(read_table(rows[i][0], "mine", &m) != WEFT_OK);
-        if (!strstr(wf_error(), rows[i][1])) fail_msg("%s says \"%s\", not \"%s\"", rows[i][0], wf_error(), rows[i][1]);
-    }
+    each_row("tests/unit/step_cost.txt", 2, refuse);
 }
 
 SUITE(step_cost, NULL, NULL, CASE(table_2), CASE(equations), CASE(largest_batch), CASE(joules_bound_a_device),
