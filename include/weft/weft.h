@@ -528,8 +528,8 @@ struct weft_event {
  */
 typedef void (*weft_event_fn)(void *user, const struct weft_event *ev);
 
-/* What an answer has to be, byte for byte. White space stands where JSON allows it; whole numbers have no fraction; keys
- * of objects come in any order. A schema is Draft 2020-12 or what Draft 4 to 7 write. */
+/* What an answer has to be, byte for byte. White space is as printers of JSON write it; whole numbers have no
+ * fraction; keys of objects come in any order. A schema is Draft 2020-12 or what Draft 4 to 7 write. */
 enum weft_grammar {
     WEFT_GRAMMAR_NONE,   /* any text */
     WEFT_GRAMMAR_OBJECT, /* any JSON object */

@@ -5,8 +5,9 @@
  * on. Nothing is accepted that the schema does not accept: what cannot be kept to the letter is refused when the grammar
  * is compiled (WEFT_ERR_UNSUPPORTED, with the keyword's name).
  *
- * Objects may have their keys in any order, each once. White space may stand where JSON allows it, at most 40 bytes in
- * a row. Whole numbers are written without a fraction.
+ * Objects may have their keys in any order, each once. White space stands where printers of JSON write it: a blank, or
+ * a line end with up to 40 blanks behind it. Whole numbers are written without a fraction, letters and digits without
+ * an escape.
  *
  * A grammar and its matches are of one thread at a time: states are made as answers need them. Work and memory of one
  * call are bounded.

@@ -236,7 +236,7 @@ typedef struct thread {
     const int32_t *states; /* of such a key: of the patterns, of names last; NULL: there are none */
     char number[NUMBER_MAX];
 } thread;
-enum { MAX_THREADS = 256, MAX_BLANKS = 40 };
+enum { MAX_THREADS = 256, AFTER_LINE = 2, MAX_BLANKS = 42 };
 
 thread thread_begin(wf_grammar *);
 /* Where n threads are behind c: so many of grammar.scratch, which the next step overwrites. */

@@ -2,6 +2,7 @@
 #include "grammar/lex.h"
 #include "grammar/internal.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static int hex_value(unsigned char c)
@@ -32,6 +33,7 @@ static enum lexed lex_hex(string_lex *s, unsigned char c, unsigned char out[4], 
         s->escape = 6;
         return LEX_MORE;
     }
+    if (code < 0x80 && isalnum((int)code)) return LEX_BAD; /* no printer of JSON escapes these */
     *n = (unsigned)re_utf8(code, out);
     return LEX_BYTES;
 }

@@ -2,6 +2,7 @@
  * that are still possible are threads; a thread from which no answer can come ends at once. */
 #include "grammar/internal.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -256,6 +257,7 @@ static bool string_char_possible(wf_grammar *g, const thread *t, uint32_t first,
         thread copy = *t;
         unsigned n = (unsigned)re_utf8(c, bytes);
         grammar_work(g, 1);
+        if (c < 0x80 && isalnum((int)c)) continue; /* never escaped */
         if (!string_byte(g, &copy, bytes[0])) c |= n == 1 ? 0 : n == 2 ? 63 : n == 3 ? 4095 : 0x3FFFF; /* nor others */
         else possible = string_bytes(g, &copy, bytes + 1, n - 1);
     }
@@ -270,6 +272,7 @@ static bool escape_possible(wf_grammar *g, const thread *t)
     if (!s->escape) return true;
     if (s->escape <= 2 && !s->half) { /* behind \ or \u: any first byte */
         for (unsigned c = 0; c < 0xF5; c++) {
+            if (c < 0x80 && isalnum((int)c)) continue;
             void *mark = grammar_mark(g);
             thread copy = *t;
             bool possible = string_byte(g, &copy, (unsigned char)c);
@@ -387,7 +390,7 @@ static void list_step(wf_grammar *g, const thread *t, unsigned char c)
     if (c == ']' && f->count >= f->of->min) {
         next = thread_closed(f->up);
         emit(g, &next);
-    } else if (t->at == AT_LIST_FIRST ? c != ']' && c != ',' : c == ',') {
+    } else if (t->at == AT_LIST_FIRST ? c != ']' && c != ',' : c == ',' && !t->blanks) {
         if (!item_possible(g, f)) return;
         next = item_begin(g, f);
         if (t->at == AT_LIST_FIRST) value_begin(g, &next, c);
@@ -402,10 +405,22 @@ static void member_step(wf_grammar *g, const thread *t, unsigned char c)
         thread next = thread_closed(f->up);
         emit(g, &next);
     } else if (c == '"' && t->at != AT_MEMBER_NEXT) key_begin(g, t);
-    else if (c == ',' && t->at == AT_MEMBER_NEXT) {
+    else if (c == ',' && t->at == AT_MEMBER_NEXT && !t->blanks) {
         thread next = {.at = AT_KEY_NEXT, .up = f};
         if (some_key_possible(g, f, 0, f->of->n_keys) || other_key_possible(g, f, key_states(g, f->of))) emit(g, &next);
     }
+}
+
+/* White space as printers of JSON write it, so that no answer is lost in it: a blank, or a line end and the blanks that
+ * indent the next line; not before a comma or a colon. Before an answer any two. */
+static bool blank_possible(const thread *t, unsigned char c, uint8_t *blanks)
+{
+    bool next = t->at == AT_LIST_NEXT || t->at == AT_MEMBER_NEXT; /* then only the bracket may come */
+    if (t->at == AT_COLON || (next && (t->up->required_left || t->up->count < t->up->of->min))) return false;
+    if (t->at == AT_VALUE && !t->up) return (*blanks)++ < 2;
+    if (t->blanks == 0) *blanks = c == '\n' ? AFTER_LINE : 1;
+    else ++*blanks;
+    return t->blanks == 0 || (c != '\n' && t->blanks >= AFTER_LINE && t->blanks < MAX_BLANKS);
 }
 
 static void step(wf_grammar *g, const thread *t, unsigned char c)
@@ -426,8 +441,8 @@ static void step(wf_grammar *g, const thread *t, unsigned char c)
     case AT_END: return;
     default: break;
     }
-    if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
-        if (next.blanks++ < MAX_BLANKS) emit(g, &next);
+    if (c == ' ' || c == '\n' || c == '\t') {
+        if (blank_possible(t, c, &next.blanks)) emit(g, &next);
         return;
     }
     switch (t->at) {

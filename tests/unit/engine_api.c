@@ -647,7 +647,7 @@ static void is_newer(weft_status s)
 }
 
 #define NEWER                                                                                                          \
-    .reserved = {[sizeof((struct weft_model_params *)0)->reserved / sizeof(uint64_t) - 1] = 1} /* the shortest */
+    .reserved = {[sizeof((struct weft_request_params *)0)->reserved / sizeof(uint64_t) - 1] = 1} /* the shortest */
 
 /* Parameters that this weft does not know of are not ignored. */
 static void newer_programs_are_refused(void **state)
