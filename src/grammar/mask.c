@@ -307,6 +307,9 @@ static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *f
     if (from->states) {
         after.value = cset_of_one(g, from->of->patterns[0].value);
         mask_pattern(g, t, from->states[0], &after, own);
+        thread declared = *from;
+        declared.open = false, declared.states = NULL;
+        walk(g, &t->all, 0, (uint32_t)t->all.n, 0, &declared, 1, bits);
     } else mask_free_string(g, t, from, &after, own);
     for (size_t i = 0; i < words; i++) own[i] &= ~t->escaped[i];
     const extra_key *extra = from->up->extras;

@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-ORDER = "cli serve loadgen pull answers lab convert engine kept text jinja model exec plan sched mem verify select dev sample grammar tensor base".split()
+ORDER = "cli serve loadgen pull answers lab convert engine kept text jinja model exec plan sched mem verify select grammar dev sample tensor base".split()
 ABOVE_ALL = {"cli", "serve", "loadgen", "pull", "answers"}  # users of the public API
 BACKENDS = {"cl", "cpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
@@ -25,7 +25,7 @@ def allowed(folder):
     if folder in BACKENDS:
         return {folder} | set(ORDER[ORDER.index("dev"):])
     if folder in ABOVE_ALL:
-        return set(ORDER[ORDER.index(folder):ORDER.index("lab")]) | {"base"} | ({"lab"} if folder == "cli" else set())
+        return set(ORDER[ORDER.index(folder):ORDER.index("lab")]) | {"base"} | ({"lab", "grammar"} if folder == "cli" else set())
     return set(ORDER[ORDER.index(folder):])
 
 
