@@ -3,6 +3,9 @@
 #include "answers/answer.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#define LIST_KIND "firefunction" /* a marker and a JSON list: so a list alone is read, with the marker put before it */
 
 struct wf_answer {
     bool by_channel, has_thoughts;
@@ -21,9 +24,14 @@ wf_answer *wf_answer_new(const wf_answer_style *s)
     a->by_channel = (s->thoughts && s->thoughts->channels) || (s->calls && s->calls->channels);
     a->channels = (wf_channels){.thoughts = s->thoughts, .calls = s->calls};
     a->thoughts = (wf_thoughts){.kind = s->thoughts, .inside = s->thinking, .begun = s->continues};
-    if (!s->calls || a->by_channel) return a;
-    a->calls = wf_calls_new(s->calls, s->tool_types);
-    if (a->calls) return a;
+    const wf_call_kind *calls = s->required ? wf_call_kind_named(LIST_KIND) : s->calls;
+    if (!calls || a->by_channel) return a;
+    a->calls = wf_calls_new(calls, s->tool_types);
+    const wf_call_out none = {0}; /* a marker alone is held back */
+    if (a->calls && (!s->required || wf_calls_feed(a->calls, calls->open, strlen(calls->open), &none))) {
+        a->thoughts.put_in = s->required ? strlen(calls->open) : a->thoughts.put_in;
+        return a;
+    }
     wf_answer_free(a);
     return NULL;
 }

@@ -10,6 +10,7 @@ typedef struct wf_answer_style {
     const wf_thought_kind *thoughts; /* the same for what an answer begins with */
     bool thinking;                   /* the prompt has opened them */
     bool continues;                  /* the prompt has the beginning of the answer */
+    bool required;                   /* it is a JSON list of calls, whatever the template shows */
     const wf_text *tool_types;       /* for calls, as tool_types.h has them; they stay the caller's */
 } wf_answer_style;
 

@@ -243,8 +243,9 @@ thread thread_begin(wf_grammar *);
 size_t threads_step(wf_grammar *, const thread *, size_t n, unsigned char c);
 bool threads_may_end(wf_grammar *, const thread *, size_t n);
 thread thread_closed(const frame *up); /* behind a value */
-/* What the value of a key that is not declared has to be; states of the patterns behind it, NULL: it has none. */
-cset other_key_value(wf_grammar *, const alternative *, const int32_t *states);
+/* What the value of a key that is not declared has to be; matches: of each pattern, whether it has the key; NULL: none. */
+cset other_key_value(wf_grammar *, const alternative *, const bool *matches);
+bool additional_empty(wf_grammar *, const alternative *, uint32_t rule); /* no key of no pattern is possible in it */
 bool alternative_free(const alternative *); /* of strings: any text, of the right length */
 
 struct wf_match {

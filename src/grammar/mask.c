@@ -288,14 +288,46 @@ static void mask_pattern(wf_grammar *g, const wf_token_trie *t, int32_t state, c
     for (size_t i = 0; i < e->n_exits; i++) mask_quote(g, &t->all, e->exits[i], after, 1, bits);
 }
 
-/* Keys that are not declared are those of one pattern. */
-static bool keys_of_pattern(const alternative *a)
+/* Clears all tokens that begin with a node. */
+static void forbid(const trie *t, uint32_t at, uint32_t *bits)
 {
-    return a->n_patterns == 1 && a->n_rules == 1 && a->names == RE_ALL && a->additional_of[0] != PART_NONE;
+    const trie_node *node = &t->nodes[at];
+    uint32_t last = node->behind < t->n ? t->nodes[node->behind].first : (uint32_t)t->n_ids;
+    for (uint32_t k = node->first; k < last; k++) bits[t->ids[k] / 32] &= ~(1u << (t->ids[k] % 32));
 }
 
-/* A key that may be any, or any of a pattern: as the text of such a string, but for the tokens that end it as a key that
- * is declared, or was before. */
+/* Is the mask of keys that are not declared made of those of strings? Either they are those of one pattern, or all are
+ * possible. */
+static bool keys_as_strings(wf_grammar *g, const alternative *a)
+{
+    if (a->names != RE_ALL) return false;
+    if (a->n_patterns == 1 && a->n_rules == 1 && additional_empty(g, a, 0))
+        return !cset_empty(g, other_key_value(g, a, &(bool){true}));
+    for (uint32_t r = 0; r < a->n_rules; r++)
+        if (additional_empty(g, a, r)) return false;
+    return !cset_empty(g, other_key_value(g, a, NULL));
+}
+
+/* The tokens that end a key that has pattern i, where others are masked already. Those that end it where it has another
+ * pattern too, which some token before has done, are not needed. */
+static void mask_key_pattern(wf_grammar *g, const wf_token_trie *t, const thread *from, uint32_t i, thread *after,
+                             uint32_t *met, uint32_t *bits)
+{
+    const alternative *a = from->of;
+    bool *matches = grammar_hold(g, a->n_patterns * sizeof *matches);
+    matches[i] = true;
+    after->value = other_key_value(g, a, matches);
+    mask_entry *e = entry_of(g, t, from->states[i]);
+    for (size_t k = 0; k < e->n_exits; k++) {
+        uint32_t at = e->exits[k], *word = &met[at / 32], bit = 1u << (at % 32);
+        forbid(&t->all, at, bits);
+        if (!(*word & bit) && !cset_empty(g, after->value)) mask_quote(g, &t->all, at, after, 1, bits);
+        *word |= bit;
+    }
+}
+
+/* A key that is not declared: as the text of a string, but for the tokens that end it as a key that has a pattern, is
+ * declared, or was before. */
 static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *from, uint32_t *bits)
 {
     size_t words = (t->n_tokens + 31) / 32;
@@ -303,14 +335,20 @@ static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *f
     frame *up = grammar_hold(g, sizeof *up);
     *up = *from->up;
     up->count++;
-    thread after = {.at = AT_COLON, .up = up, .value = other_key_value(g, from->of, NULL)};
-    if (from->states) {
-        after.value = cset_of_one(g, from->of->patterns[0].value);
+    thread after = {.at = AT_COLON, .up = up};
+    if (from->states && additional_empty(g, from->of, 0)) {
+        after.value = other_key_value(g, from->of, &(bool){true});
         mask_pattern(g, t, from->states[0], &after, own);
         thread declared = *from;
         declared.open = false, declared.states = NULL;
         walk(g, &t->all, 0, (uint32_t)t->all.n, 0, &declared, 1, bits);
-    } else mask_free_string(g, t, from, &after, own);
+    } else {
+        after.value = other_key_value(g, from->of, NULL);
+        mask_free_string(g, t, from, &after, own);
+        uint32_t *met = grammar_hold(g, (t->all.n / 32 + 1) * sizeof *met);
+        for (uint32_t i = 0; from->states && i < from->of->n_patterns; i++)
+            if (from->states[i] >= 0) mask_key_pattern(g, t, from, i, &after, met, own);
+    }
     for (size_t i = 0; i < words; i++) own[i] &= ~t->escaped[i];
     const extra_key *extra = from->up->extras;
     for (uint32_t i = from->first; i < from->last || extra;) {
@@ -325,9 +363,7 @@ static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *f
         rest[len] = '"';
         uint32_t at = trie_find(&t->all, rest, len + 1);
         if (at == UINT32_MAX) continue;
-        const trie_node *node = &t->all.nodes[at];
-        uint32_t last = node->behind < t->all.n ? t->all.nodes[node->behind].first : (uint32_t)t->all.n_ids;
-        for (uint32_t k = node->first; k < last; k++) own[t->all.ids[k] / 32] &= ~(1u << (t->all.ids[k] % 32));
+        forbid(&t->all, at, own);
         thread end = *from;
         size_t n = 1;
         for (size_t k = 0; k <= len && n; k++) {
@@ -351,7 +387,7 @@ static void mask(wf_match *m, const wf_token_trie *t, uint32_t *bits)
         thread after = thread_closed(one->up);
         if (text && alternative_free(one->of)) mask_free_string(g, t, one, &after, bits);
         else if (text && !one->of->texts) mask_pattern(g, t, one->state, &after, bits);
-        else if (clean && one->at == AT_KEY && one->open && (!one->states || keys_of_pattern(one->of)))
+        else if (clean && one->at == AT_KEY && one->open && (!one->states || keys_as_strings(g, one->of)))
             mask_open_key(g, t, one, bits);
         else rest[n++] = *one;
     }

@@ -112,7 +112,7 @@ static bool some_key_possible(wf_grammar *g, const frame *f, uint32_t first, uin
     return false;
 }
 
-static bool additional_empty(wf_grammar *g, const alternative *a, uint32_t rule)
+bool additional_empty(wf_grammar *g, const alternative *a, uint32_t rule)
 {
     return a->additional_of[rule] != PART_NONE && cset_empty(g, cset_of_one(g, a->additional_of[rule]));
 }
@@ -142,14 +142,13 @@ static const int32_t *key_states(wf_grammar *g, const alternative *a)
     return s;
 }
 
-/* The value of a key that is not declared, which has ended. */
-cset other_key_value(wf_grammar *g, const alternative *a, const int32_t *states)
+cset other_key_value(wf_grammar *g, const alternative *a, const bool *matches)
 {
     part_list *all = NULL;
     for (uint32_t r = 0; r < a->n_rules; r++) {
         bool named = false;
-        for (uint32_t i = 0; i < a->n_patterns; i++) {
-            if (!states || a->patterns[i].rule != r || !re_accepts(g->pool, states[i])) continue;
+        for (uint32_t i = 0; matches && i < a->n_patterns; i++) {
+            if (a->patterns[i].rule != r || !matches[i]) continue;
             part_list *p = grammar_hold(g, sizeof *p);
             *p = (part_list){a->patterns[i].value, all};
             all = p, named = true;
@@ -160,6 +159,15 @@ cset other_key_value(wf_grammar *g, const alternative *a, const int32_t *states)
         all = p;
     }
     return cset_of(g, all);
+}
+
+/* The value of a key that is not declared, which has ended. */
+static cset ended_key_value(wf_grammar *g, const thread *t)
+{
+    if (!t->states) return other_key_value(g, t->of, NULL);
+    bool *matches = grammar_hold(g, t->of->n_patterns * sizeof *matches);
+    for (uint32_t i = 0; i < t->of->n_patterns; i++) matches[i] = re_accepts(g->pool, t->states[i]);
+    return other_key_value(g, t->of, matches);
 }
 
 static void key_begin(wf_grammar *g, const thread *t)
@@ -210,7 +218,7 @@ static void key_close(wf_grammar *g, const thread *t)
         if (!t->open || (t->states && a->names != RE_ALL && !re_accepts(g->pool, t->states[a->n_patterns]))) return;
         for (const extra_key *e = t->up->extras; e; e = e->before)
             if (e->n == t->depth && !memcmp(e->text, t->key, e->n)) return;
-        next.value = other_key_value(g, a, t->states);
+        next.value = ended_key_value(g, t);
         if (cset_empty(g, next.value)) return;
         extra_key *e = grammar_hold(g, sizeof *e);
         *e = (extra_key){t->key, t->depth, t->up->extras};

@@ -1,5 +1,7 @@
 """Answers that are kept to a schema, a pattern or a choice, in the ways in which clients ask for it."""
+import enum
 import json
+import tempfile
 
 import serve
 from serve import cli
@@ -85,6 +87,61 @@ class Format(serve.Unharmed):
         for fields, word in rows:
             e = self.refused(self.s.complete(**fields), 400)
             self.assertIn(word, e["message"])
+
+
+class Calls(serve.TestCase):
+    """With a template that has a place for tools, but none for how they are called."""
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+            f.write("{% for m in messages %}{{ m.content }}{% endfor %}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}")
+            f.flush()
+            cls.s = serve.Server(template=f.name)
+
+    def test_calls_that_have_to_come(self):
+        """What is cut is text, as it came."""
+        small = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
+        tools = [{"type": "function", "function": {"name": n, "parameters": small}} for n in ("put", "get")]
+        fields = {"tools": tools, "temperature": 1, "max_tokens": 400, "parallel_tool_calls": False}
+        for choice, names in (("required", {"put", "get"}), ({"type": "function", "function": {"name": "get"}}, {"get"})):
+            r = self.s.chat(tool_choice=choice, **fields).json["choices"][0]
+            self.assertEqual(r["finish_reason"], "tool_calls", r)
+            (call,) = r["message"]["tool_calls"]
+            self.assertIn(call["function"]["name"], names)
+            self.assertIn(json.loads(call["function"]["arguments"]), ({"n": 1}, {"n": 2}))
+            self.assertFalse(r["message"]["content"], r)
+        events = self.s.stream("/v1/chat/completions", messages=[{"role": "user", "content": "Hi"}], **{**fields, "tool_choice": "required"})
+        calls = [c for e in events if e["choices"] for c in e["choices"][0]["delta"].get("tool_calls") or []]
+        self.assertIn(json.loads("".join(c["function"].get("arguments") or "" for c in calls)), ({"n": 1}, {"n": 2}))
+        cut = self.s.chat(**{**fields, "tool_choice": "required", "max_tokens": 4}).json["choices"][0]
+        self.assertEqual(cut["finish_reason"], "length")
+        self.assertTrue(cut["message"]["content"].lstrip().startswith("["), cut)
+
+    def test_official_client(self):
+        """What it makes of classes: their references lead within each tool's parameters."""
+        try:
+            import openai
+            import pydantic
+        except ImportError:
+            self.skipTest("the Python package openai is not installed")
+
+        class Colour(str, enum.Enum):
+            RED, BLUE = "red", "blue"
+
+        class Thing(pydantic.BaseModel):
+            name: str = pydantic.Field(max_length=6)
+            colour: Colour
+
+        class Other(Thing):
+            pass
+
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.s.port}/v1", api_key="none", max_retries=0)
+        ask = {"model": client.models.list().data[0].id, "messages": [{"role": "user", "content": "a"}], "max_tokens": 400}
+        self.assertIsInstance(client.chat.completions.parse(response_format=Thing, **ask).choices[0].message.parsed, Thing)
+        tools = [openai.pydantic_function_tool(t) for t in (Thing, Other)]
+        (call,) = client.chat.completions.parse(tools=tools, tool_choice="required", parallel_tool_calls=False, **ask).choices[0].message.tool_calls
+        self.assertIsInstance(call.function.parsed_arguments, Thing)
 
 
 if __name__ == "__main__":

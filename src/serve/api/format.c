@@ -1,5 +1,5 @@
-/* format: what an answer has to be, in the ways in which clients of several servers say it, as a grammar of the engine.
- */
+/* format: what an answer has to be, in the ways in which clients of several servers say it, and calls that have to come,
+ * as a grammar of the engine. */
 #include "answers/thoughts.h"
 #include "serve/api/internal.h"
 
@@ -104,10 +104,10 @@ bool wf_format_read(const wf_json *body, wf_params *p, wf_http_error *r)
 bool wf_format_begin(wf_params *p, wf_http_error *r)
 {
     if (!p->grammar) return true;
-    if (p->tools)
+    if (p->tools && !p->required)
         return wf_refuse(r, WF_UNSUPPORTED, "response_format",
-                         "a format of the answer is not supported beside tools: leave one of them out, or send "
-                         "tool_choice \"none\"");
+                         "a format of the answer is not supported beside tools that may be called: leave one of them out, or "
+                         "send tool_choice \"none\"");
     if (p->continues)
         return wf_refuse(r, WF_UNSUPPORTED, "response_format",
                          "a format of the answer is not supported where it goes on with the last message");
@@ -116,4 +116,47 @@ bool wf_format_begin(wf_params *p, wf_http_error *r)
                          "a format of the answer is not supported for models that answer in channels");
     p->grammar_after = p->thinking ? p->thoughts->close : NULL;
     return true;
+}
+
+/* Each tool's parameters are a document of their own, so that references within them lead where they did. */
+static void put_parameters(const wf_json *schema, size_t number, wf_text *out)
+{
+    if (!wf_json_is(schema, WF_JSON_OBJECT)) {
+        wf_json_print(out, "{'type':'object'}");
+        return;
+    }
+    bool own = wf_json_get(schema, "$id");
+    if (own) wf_text_add(out, "{", 1);
+    else wf_text_print(out, "{\"$id\":\"tool:%zu\"", number);
+    WF_JSON_EACH_MEMBER(m, schema) {
+        wf_json_comma(out);
+        wf_json_put(out, &m->name);
+        wf_text_add(out, ":", 1);
+        wf_json_put(out, &m->value);
+    }
+    wf_text_add(out, "}", 1);
+}
+
+bool wf_format_calls(const wf_json *tools, const char *name, wf_params *p, wf_http_error *r)
+{
+    enum { MOST = 16 }; /* in one answer, so that it ends */
+    wf_text *out = &p->grammar_text;
+    size_t number = 0;
+    if (p->grammar)
+        return wf_refuse(r, 400, "tool_choice", "tool_choice that asks for a call and a format of the answer exclude each "
+                                                "other: send one of them");
+    p->grammar = WEFT_GRAMMAR_SCHEMA;
+    p->required = true;
+    wf_json_print(out, "{'type':'array','minItems':1,'maxItems':%d,'items':{'anyOf':[", p->one_call || name ? 1 : MOST);
+    WF_JSON_EACH(tool, tools) {
+        const wf_json *function = wf_json_get(tool, "function"), *one = wf_json_get(function, "name");
+        if (name && (!wf_json_text(one) || strcmp(name, one->text))) continue;
+        wf_json_comma(out);
+        wf_json_print(out, "{'type':'object','additionalProperties':false,'required':['name','arguments'],'properties':"
+                           "{'name':{'const':%s},'arguments':", wf_json_text(one));
+        put_parameters(wf_json_get(function, "parameters"), number++, out);
+        wf_text_add(out, "}}", 2);
+    }
+    wf_text_add(out, "]}}", 3);
+    return !out->failed || wf_refuse(r, 500, "", "out of memory");
 }

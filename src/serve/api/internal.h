@@ -61,6 +61,7 @@ typedef struct wf_params {
     bool stream, echo, ignore_eos, cache_prompt, include_stop, skip_special, chat_logprobs;
     bool include_usage, continuous_usage;
     bool tools, one_call; /* the prompt has some, so the answer may have calls; parallel_tool_calls is false */
+    bool required;        /* the answer is calls alone: their grammar is that of the answer */
     bool thinking;        /* the prompt has opened thoughts */
     bool continues, told; /* the answer goes on with the last message; the request says so */
     bool closed;          /* it ends behind the last message, without a new one */
@@ -93,13 +94,15 @@ bool wf_fields_refuse(wf_http_error *r, const char *name, const char *why); /* 4
 /* format.c: the grammar of the answer; the second when the prompt is known, which says where it begins. */
 bool wf_format_read(const wf_json *body, wf_params *p, wf_http_error *r);
 bool wf_format_begin(wf_params *p, wf_http_error *r);
+/* A list of calls of these tools; name NULL: of any of them. */
+bool wf_format_calls(const wf_json *tools, const char *name, wf_params *p, wf_http_error *r);
 bool wf_params_read(wf_job *j, const wf_json *body); /* fills its params; false: its refusal is set */
 /* The prompt of a chat alone. */
 bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r);
 void wf_params_free(wf_params *p);
 struct wf_answer *wf_params_answer(const wf_params *p); /* a reader of answers; NULL: no memory */
 /* Is the answer taken apart (answer.h)? Else it is text. */
-static inline bool wf_params_in_parts(const wf_params *p) { return p->calls || p->thoughts; }
+static inline bool wf_params_in_parts(const wf_params *p) { return p->calls || p->thoughts || p->required; }
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice); /* they point into p */
 
 /* ---- messages.c, thinking.c and chat_style.c: what the chat template gets -------------------------------- */

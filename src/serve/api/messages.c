@@ -363,23 +363,21 @@ static bool check_named(const wf_json *tools, const wf_json *choice, wf_http_err
                          "\"function\": {\"name\": ...}}");
     if (!has_tool(tools, name))
         return wf_refuse(r, 400, "tool_choice", "tool_choice names the function '%.64s', which is not in tools", name);
-    return wf_refuse(r, WF_UNSUPPORTED, "tool_choice",
-                                 "tool_choice with a function is not supported, since answers cannot be constrained: "
-                                 "send \"auto\", and ask for the call in a message");
+    return true;
 }
 
-/* Whether the model shall know the tools. */
-static bool check_choice(const wf_json *body, const wf_json *tools, bool *wanted, wf_http_error *r)
+/* Whether the model shall know the tools, and whether it has to call one. */
+static bool read_choice(const wf_json *body, const wf_json *tools, wf_params *p, wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "tool_choice");
     const char *word = wf_json_text(v);
-    *wanted = wf_json_count(tools) && !(word && !strcmp(word, "none"));
+    p->tools = wf_json_count(tools) && !(word && !strcmp(word, "none"));
     if (!v || (word && (!strcmp(word, "auto") || !strcmp(word, "none")))) return true;
-    if (!word || strcmp(word, "required")) return check_named(tools, v, r);
-    if (!wf_json_count(tools)) return wf_refuse(r, 400, "tool_choice", "tool_choice \"required\" needs tools");
-    return wf_refuse(r, WF_UNSUPPORTED, "tool_choice",
-                                 "tool_choice \"required\" is not supported, since answers cannot be constrained: send "
-                                 "\"auto\", and ask for a call in a message");
+    if (!word || (strcmp(word, "required") && strcmp(word, "any")))
+        return check_named(tools, v, r) &&
+               wf_format_calls(tools, wf_json_text(wf_json_get(wf_json_get(v, "function"), "name")), p, r);
+    if (!wf_json_count(tools)) return wf_refuse(r, 400, "tool_choice", "tool_choice \"%s\" needs tools", word);
+    return wf_format_calls(tools, NULL, p, r);
 }
 
 bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r)
@@ -388,8 +386,8 @@ bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p
     if (tools && !wf_json_is(tools, WF_JSON_LIST)) return wf_refuse(r, 400, "tools", "tools must be a list");
     if (parallel && !wf_json_is(parallel, WF_JSON_BOOL))
         return wf_refuse(r, 400, "parallel_tool_calls", "parallel_tool_calls must be true or false");
-    if (!check_tools(tools, r) || !check_choice(body, tools, &p->tools, r)) return false;
     p->one_call = parallel && !parallel->b;
+    if (!check_tools(tools, r) || !read_choice(body, tools, p, r)) return false;
     if (!p->tools) return true;
     if (style->calls) p->calls = style;
     wf_json_put(out, tools);

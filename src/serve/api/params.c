@@ -243,6 +243,7 @@ wf_answer *wf_params_answer(const wf_params *p)
                                    .thoughts = p->thoughts,
                                    .thinking = p->thinking,
                                    .continues = p->continues,
+                                   .required = p->required,
                                    .tool_types = &p->tool_types};
     return wf_answer_new(&style);
 }

@@ -51,7 +51,7 @@ static void new_id(enum wf_call_id kind, char out[40])
 void wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments, wf_text *out)
 {
     char made[40];
-    new_id(j->params.calls->calls->id, made);
+    new_id(j->params.calls && j->params.calls->calls ? j->params.calls->calls->id : WF_ID_ANY, made);
     if (!id.n) id = (wf_slice){made, strlen(made)};
     wf_json_print(out, "{'id':%.*s,'type':'function','function':{'name':%.*s,'arguments':", (int)id.n, id.p,
                   (int)name.n, name.p);
