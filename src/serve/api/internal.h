@@ -210,6 +210,7 @@ struct wf_job {
     unsigned turn; /* of its client among the large bodies that wait: they come in the order of turns */
     bool listed, read;     /* read: the body has been, or need not be any more */
     bool slow;             /* a small body that takes as long to read as large ones may */
+    uint64_t last_ns;      /* when reading it ends, since the server does; 0: it does not */
     uint64_t until_ns;     /* when reading a small one becomes slow; 0: never */
     bool admitted;         /* shutdown waits for it */
     atomic_uint places;    /* its sequences that run or wait */

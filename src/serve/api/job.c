@@ -192,6 +192,13 @@ static bool is_aborted(void *job)
 static bool is_given_up(void *job)
 {
     wf_job *j = job;
+    /* what is still being read is no request that runs: when the server ends it has half a second */
+    if (atomic_load(&j->server->stopping)) {
+        if (!j->last_ns) j->last_ns = wf_now_ns() + 500000000u;
+        pthread_mutex_lock(&j->lock);
+        if (wf_now_ns() > j->last_ns && !j->abort) j->abort = WF_ABORT_SHUTDOWN;
+        pthread_mutex_unlock(&j->lock);
+    }
     j->slow |= j->until_ns && wf_now_ns() > j->until_ns;
     return j->slow ? j->until_ns || is_aborted(j) : is_aborted(j);
 }
