@@ -4,7 +4,7 @@ import glob
 import os
 import sys
 
-from conversations import CONVERSATIONS
+from conversations import CONVERSATIONS, TOOLS, answer, user
 from reference import expected, rendered
 
 FOLDER = os.path.join(os.environ.get("WEFT_TEST_DATA", os.path.join("..", "shared", "data")), "templates")
@@ -28,6 +28,9 @@ def main(program):
         if want != text:
             bad += 1
             print(f"{file}, {name}:\n  want {expected.why if want is None else want}\n  got  {error if text is None else text}")
+    # Who leaves is not waited for, however much there is to write: the renderer itself fails if it is long silent.
+    much = [user("a" * 300000), *[m for i in range(1500) for m in (answer(f"{i}"), user(" x" * 100))]]
+    rendered(program, [(t, much, TOOLS * 20, None, True) for t in texts.values()])
     print(f"{len(texts)} templates, {same} texts equal, {refused} refused by both, {bad} differ")
     if bad or same < 20 * len(texts):
         sys.exit("differences, or too few texts")
