@@ -136,7 +136,9 @@ weft_status wf_constraint_token(wf_constraint *c, int32_t id)
         if (!(piece = malloc(n))) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a token");
         wf_token_piece(c->tokenizer, id, 0, piece, n);
     }
-    const char *rest = c->after ? constraint_wait(c, piece, &n) : piece;
+    bool waits = c->after;
+    const char *rest = waits ? constraint_wait(c, piece, &n) : piece;
+    for (; waits && n && strchr(" \n\t\r", *rest) && *rest; rest++) n--; /* what ends the line of the thoughts */
     weft_status s = n ? wf_match_read(c->match, rest, n) : WEFT_OK;
     if (piece != buf) free(piece);
     return s;

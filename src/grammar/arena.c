@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 64 << 10, MAX_BYTES = 256 << 20, MAX_WORK = 3000000, MAX_DEPTH = 900 };
+enum { PIECE = 64 << 10, MAX_BYTES = 32 << 20, MAX_WORK = 3000000, MAX_DEPTH = 600 };
 
 static void *arena_take(wf_grammar *g, arena *a, size_t size)
 {

@@ -96,11 +96,6 @@ static re string_pattern(wf_grammar *g, const wf_json *s)
     return out;
 }
 
-static re strings_but(wf_grammar *g, re what)
-{
-    return re_and(g->pool, re_not(g->pool, what), re_lengths(g->pool, 0, RE_MANY));
-}
-
 re conj_strings(wf_grammar *g, const conj *c)
 {
     re out = c->pattern;
@@ -313,7 +308,7 @@ static conj_list not_values(wf_grammar *g, const wf_json *list)
             numbers = conj_both(g, numbers, outside);
         } else grammar_fail(g, "not with a list or an object as a constant");
     }
-    if (texts != RE_NONE) c->pattern = strings_but(g, texts);
+    if (texts != RE_NONE) c->pattern = re_texts_but(g->pool, texts);
     return conj_either(g, numbers, c);
 }
 
@@ -325,7 +320,7 @@ static conj_list not_string(wf_grammar *g, const wf_json *s)
     conj *c;
     if (min) (c = conj_new(g, T_STRING))->max_length = min - 1, out = conj_either(g, c, out);
     if (max != RE_MANY) (c = conj_new(g, T_STRING))->min_length = max + 1, out = conj_either(g, c, out);
-    if (pattern != RE_ALL) (c = conj_new(g, T_STRING))->pattern = strings_but(g, pattern), out = conj_either(g, c, out);
+    if (pattern != RE_ALL) (c = conj_new(g, T_STRING))->pattern = re_texts_but(g->pool, pattern), out = conj_either(g, c, out);
     return out;
 }
 
@@ -405,12 +400,13 @@ static conj_list negative(wf_grammar *g, const wf_json *s)
 
 part part_of(wf_grammar *g, const wf_json *schema, bool negative_of)
 {
-    for (size_t i = g->n_parts; i-- > 0;)
-        if (g->parts[i].schema == schema && g->parts[i].negative == negative_of) return (part)i;
-    grammar_work(g, g->n_parts / 64 + 1);
+    size_t at = ((uintptr_t)schema / 16 * 2 + negative_of) * 0x9E3779B97F4A7C15u >> 52;
+    for (uint32_t i = g->part_first[at]; i; i = g->parts[i - 1].next)
+        if (g->parts[i - 1].schema == schema && g->parts[i - 1].negative == negative_of) return i - 1;
     if (!wf_grow(&g->parts, g->n_parts, &g->cap_parts, sizeof *g->parts)) grammar_no_memory(g);
-    g->parts[g->n_parts] = (struct part_entry){.schema = schema, .negative = negative_of};
-    return (part)g->n_parts++;
+    g->parts[g->n_parts++] = (struct part_entry){.schema = schema, .negative = negative_of, .next = g->part_first[at]};
+    g->part_first[at] = (uint32_t)g->n_parts;
+    return (part)g->n_parts - 1;
 }
 
 conj_list part_conjs(wf_grammar *g, part p)
@@ -445,16 +441,19 @@ cset cset_of(wf_grammar *g, const part_list *list)
     if (n) qsort(parts, n, sizeof *parts, part_order);
     for (uint32_t i = 0; i < n; i++)
         if (!kept || parts[i] != parts[kept - 1]) parts[kept++] = parts[i];
-    cset found = 0;
-    while (found < g->n_csets && (g->csets[found].n != kept || memcmp(g->csets[found].parts, parts, kept * sizeof *parts)))
-        found++;
-    if (found == g->n_csets) {
+    uint64_t hash = kept;
+    for (uint32_t i = 0; i < kept; i++) hash = (hash ^ parts[i]) * 0x9E3779B97F4A7C15u;
+    cset found = g->cset_first[hash >> 52];
+    while (found && (g->csets[found - 1].n != kept || memcmp(g->csets[found - 1].parts, parts, kept * sizeof *parts)))
+        found = g->csets[found - 1].next;
+    if (!found) {
         part *copy = grammar_take(g, kept * sizeof *copy);
         memcpy(copy, parts, kept * sizeof *copy);
-        grammar_work(g, g->n_csets / 64 + 1);
         if (!wf_grow(&g->csets, g->n_csets, &g->cap_csets, sizeof *g->csets)) grammar_no_memory(g);
-        g->csets[g->n_csets++] = (struct cset_entry){.parts = copy, .n = kept};
+        g->csets[g->n_csets++] = (struct cset_entry){.parts = copy, .n = kept, .next = g->cset_first[hash >> 52]};
+        g->cset_first[hash >> 52] = found = (cset)g->n_csets;
     }
+    found--;
     grammar_release(g, parts);
     return found;
 }

@@ -49,6 +49,7 @@ static void texts_filter(wf_grammar *g, conj *c, re pattern)
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->n_texts; i++) {
         int32_t state = re_state(g->pool, pattern);
+        grammar_work(g, c->texts[i].n / 16 + 1);
         for (uint32_t k = 0; k < c->texts[i].n && state >= 0; k++)
             state = re_step(g->pool, state, (unsigned char)c->texts[i].text[k]);
         if (re_accepts(g->pool, state)) kept[n++] = c->texts[i];
@@ -175,13 +176,16 @@ static const wf_json *schema_of_constant(wf_grammar *g, const wf_json *v)
         wf_json_print(&t, "}}");
     }
     wf_json_error e;
+    size_t steps = t.len / 16;
     wf_json *doc = t.failed ? NULL : wf_json_read(t.data, t.len, NULL, &e);
     free(t.data);
     if (!doc || !wf_grow(&g->docs, g->n_docs, &g->cap_docs, sizeof *g->docs)) {
         wf_json_free(doc);
         grammar_no_memory(g);
     }
-    return g->docs[g->n_docs++] = doc;
+    g->docs[g->n_docs++] = doc;
+    grammar_work(g, steps);
+    return doc;
 }
 
 conj_list texts_conj(wf_grammar *g, const wf_json *v)

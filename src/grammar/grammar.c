@@ -10,13 +10,17 @@
 static alternative *alternative_new(wf_grammar *g, uint8_t type, node next)
 {
     alternative *a = grammar_take(g, sizeof *a);
-    a->type = type, a->next = next, a->pattern = RE_ALL, a->names = RE_ALL, a->max = RE_MANY;
+    a->type = type, a->next = next, a->pattern = RE_ALL, a->others = RE_ALL, a->max = RE_MANY;
     return a;
 }
 
 static node node_number(wf_grammar *g, const conj *c, node next)
 {
     if (!(c->types & T_INT)) grammar_fail(g, "not with the type integer");
+    const number_rule *r = &c->number;
+    bool units = r->multiple || !(c->types & T_FRAC), far = (r->has_low && !r->low.negative && r->low.point > 29) ||
+                                                            (r->has_high && r->high.negative && r->high.point > 29);
+    if (units && far) grammar_fail(g, "a bound of more than 29 digits");
     alternative *a = alternative_new(g, c->types & T_FRAC, next);
     if (!a->type) a->type = T_INT;
     a->number = c->number;
@@ -109,6 +113,7 @@ static bool text_matches(wf_grammar *g, re pattern, const char *text, uint32_t n
 {
     if (pattern == RE_ALL) return true;
     int32_t s = re_state(g->pool, pattern);
+    grammar_work(g, n / 16 + 1);
     for (uint32_t i = 0; i < n && s >= 0; i++) s = re_step(g->pool, s, (unsigned char)text[i]);
     return re_accepts(g->pool, s);
 }
@@ -163,11 +168,40 @@ static cset key_cset(wf_grammar *g, const conj *c, const alternative *a, text_li
     return cset_of(g, all);
 }
 
+static re patterns_united(wf_grammar *g, const alternative *a, uint32_t rule)
+{
+    re out = RE_NONE;
+    for (uint32_t i = 0; i < a->n_patterns; i++)
+        if (rule == a->patterns[i].rule || rule == UINT32_MAX) out = re_alt(g->pool, out, a->patterns[i].pattern);
+    return out;
+}
+
+/* The keys that are possible without being declared: all that have a value, so that none is begun that cannot end. */
+static void others_of(wf_grammar *g, const conj *c, alternative *a)
+{
+    re_pool *p = g->pool;
+    re others = c->names;
+    for (uint32_t r = 0; r < a->n_rules; r++)
+        if (a->additional_of[r] != PART_NONE && cset_empty(g, cset_of_one(g, a->additional_of[r])))
+            others = re_and(p, others, patterns_united(g, a, r));
+    if (cset_empty(g, other_key_value(g, a, NULL))) others = re_and(p, others, patterns_united(g, a, UINT32_MAX));
+    for (uint32_t i = 0; i < a->n_patterns; i++)
+        if (cset_empty(g, cset_of_one(g, a->patterns[i].value)))
+            others = re_and(p, others, re_texts_but(p, a->patterns[i].pattern));
+    a->finite = others != RE_ALL && re_finite(p, others);
+    for (uint32_t i = 0; a->finite && i < a->n_keys; i++) {
+        const text_list *key = &a->keys[i].key;
+        if (text_matches(g, others, key->text, key->n))
+            others = re_and(p, others, re_texts_but(p, re_literal(p, key->text, key->n)));
+    }
+    a->others = others;
+}
+
 static node node_object(wf_grammar *g, const conj *c, node next)
 {
     alternative *a = alternative_new(g, T_OBJECT, next);
     key_entry *keys = keys_of(g, c, &a->n_keys);
-    a->min = c->min_keys, a->max = c->max_keys, a->names = c->names;
+    a->min = c->min_keys, a->max = c->max_keys;
     patterns_of(g, c, a);
     for (uint32_t i = 0; i < a->n_keys; i++) {
         keys[i].value = key_cset(g, c, a, keys[i].key);
@@ -176,25 +210,22 @@ static node node_object(wf_grammar *g, const conj *c, node next)
         if (cset_empty(g, keys[i].value)) return next;
     }
     a->keys = keys;
+    others_of(g, c, a);
     if (a->n_required > a->max) return next;
-    if (a->min <= a->n_required) return a;
-    for (uint32_t r = 0; r < a->n_rules; r++) { /* closed: are there enough keys? */
-        bool patterns = false;
-        for (uint32_t i = 0; i < a->n_patterns; i++) patterns |= a->patterns[i].rule == r;
-        if (patterns || a->additional_of[r] == PART_NONE || !cset_empty(g, cset_of_one(g, a->additional_of[r]))) continue;
-        uint32_t possible = 0;
-        for (uint32_t i = 0; i < a->n_keys; i++) possible += !cset_empty(g, keys[i].value);
-        if (possible < a->min) return next;
-    }
-    return a;
+    if (a->min <= a->n_required || re_some(g->pool, a->others)) return a;
+    uint32_t possible = 0; /* are there enough keys? */
+    for (uint32_t i = 0; i < a->n_keys; i++) possible += !cset_empty(g, keys[i].value);
+    return possible < a->min ? next : a;
 }
 
 node conj_nodes(wf_grammar *g, const conj *c)
 {
     static const uint8_t words[] = {T_NULL, T_FALSE, T_TRUE};
     node out = NULL;
+    size_t n = 0;
     for (; c; c = c->next) {
         grammar_work(g, 10);
+        if (++n > MAX_THREADS) grammar_fail(g, "more than %d alternatives in one place", MAX_THREADS);
         for (size_t i = 0; i < WF_LEN(words); i++) {
             bool there = !(c->types & words[i]);
             for (node n = out; n && !there; n = n->next) there = n->type == words[i];

@@ -178,7 +178,8 @@ typedef struct alternative {
     uint32_t n_patterns;
     part *additional_of;     /* by rule; PART_NONE: any */
     uint32_t n_rules;
-    re names;
+    re others;   /* the keys that are possible without being declared; RE_ALL: any */
+    bool finite; /* those are finitely many, and one that came is none of them any more */
     const struct alternative *next;
 } alternative;
 typedef const alternative *node;
@@ -216,6 +217,7 @@ typedef struct frame {
     uint32_t count, required_left;
     const uint64_t *seen; /* keys of .keys */
     const extra_key *extras;
+    re others;
     const struct frame *up;
 } frame;
 
@@ -226,17 +228,17 @@ typedef struct thread {
     string_lex lex;
     uint32_t depth;       /* bytes of the text so far */
     uint32_t first, last; /* of the texts or keys, sorted, those that begin so; last is behind */
-    int32_t state;        /* of the pattern */
+    int32_t state;        /* of the pattern; of a key: of the others */
     uint32_t chars;
     cset value;           /* AT_VALUE, AT_COLON */
     const alternative *of;
     const char *word;     /* what is left of it */
     const frame *up;
     const char *key;       /* the bytes of a key that may be one that is not declared */
-    const int32_t *states; /* of such a key: of the patterns, of names last; NULL: there are none */
+    const int32_t *states; /* of such a key: of the patterns; NULL: there are none */
     char number[NUMBER_MAX];
 } thread;
-enum { MAX_THREADS = 256, AFTER_LINE = 2, MAX_BLANKS = 42 };
+enum { MAX_THREADS = 256, AFTER_LINE = 2, MAX_BLANKS = 42, MAX_KEY = 1000 /* bytes of a key that is not declared */ };
 
 thread thread_begin(wf_grammar *);
 /* Where n threads are behind c: so many of grammar.scratch, which the next step overwrites. */
@@ -245,7 +247,6 @@ bool threads_may_end(wf_grammar *, const thread *, size_t n);
 thread thread_closed(const frame *up); /* behind a value */
 /* What the value of a key that is not declared has to be; matches: of each pattern, whether it has the key; NULL: none. */
 cset other_key_value(wf_grammar *, const alternative *, const bool *matches);
-bool additional_empty(wf_grammar *, const alternative *, uint32_t rule); /* no key of no pattern is possible in it */
 bool alternative_free(const alternative *); /* of strings: any text, of the right length */
 
 struct wf_match {
@@ -271,14 +272,18 @@ struct wf_grammar {
         const wf_json *schema;
         bool negative, known, busy;
         conj_list conjs;
+        uint32_t next; /* of the same hash, its number + 1; 0: none */
     } *parts;
+    uint32_t part_first[4096]; /* by hash */
     size_t n_parts, cap_parts;
     struct cset_entry {
         part *parts; /* sorted */
         uint32_t n;
         uint8_t state; /* 0: no node yet, 1: being made, 2: made */
         node made;
+        uint32_t next;
     } *csets;
+    uint32_t cset_first[4096];
     size_t n_csets, cap_csets;
     struct doc_id {
         const char *uri;

@@ -202,6 +202,7 @@ static void entry_fill(wf_grammar *g, const wf_token_trie *tokens, mask_entry *e
     at[0].state = e->state, at[0].lex = (string_lex){0};
     for (uint32_t i = 0; i < t->n;) {
         const trie_node *node = &t->nodes[i];
+        if (i % 8 == 0) grammar_work(g, 1);
         unsigned char out[4];
         unsigned n = 0, level = node->depth;
         bool goes = level < LEVELS;
@@ -296,16 +297,10 @@ static void forbid(const trie *t, uint32_t at, uint32_t *bits)
     for (uint32_t k = node->first; k < last; k++) bits[t->ids[k] / 32] &= ~(1u << (t->ids[k] % 32));
 }
 
-/* Is the mask of keys that are not declared made of those of strings? Either they are those of one pattern, or all are
- * possible. */
-static bool keys_as_strings(wf_grammar *g, const alternative *a)
+/* Keys that are not declared are those of one pattern. */
+static bool keys_of_pattern(const alternative *a)
 {
-    if (a->names != RE_ALL) return false;
-    if (a->n_patterns == 1 && a->n_rules == 1 && additional_empty(g, a, 0))
-        return !cset_empty(g, other_key_value(g, a, &(bool){true}));
-    for (uint32_t r = 0; r < a->n_rules; r++)
-        if (additional_empty(g, a, r)) return false;
-    return !cset_empty(g, other_key_value(g, a, NULL));
+    return a->n_patterns == 1 && a->others == a->patterns[0].pattern && !a->finite;
 }
 
 /* The tokens that end a key that has pattern i, where others are masked already. Those that end it where it has another
@@ -336,7 +331,7 @@ static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *f
     *up = *from->up;
     up->count++;
     thread after = {.at = AT_COLON, .up = up};
-    if (from->states && additional_empty(g, from->of, 0)) {
+    if (keys_of_pattern(from->of)) {
         after.value = other_key_value(g, from->of, &(bool){true});
         mask_pattern(g, t, from->states[0], &after, own);
         thread declared = *from;
@@ -348,6 +343,12 @@ static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *f
         uint32_t *met = grammar_hold(g, (t->all.n / 32 + 1) * sizeof *met);
         for (uint32_t i = 0; from->states && i < from->of->n_patterns; i++)
             if (from->states[i] >= 0) mask_key_pattern(g, t, from, i, &after, met, own);
+        uint32_t quote = from->states ? trie_find(&t->all, "\"", 1) : UINT32_MAX; /* here it is known what the key has */
+        if (quote != UINT32_MAX) {
+            forbid(&t->all, quote, own);
+            size_t n = threads_step(g, from, 1, '"');
+            mask_quote(g, &t->all, quote, g->scratch, n, own);
+        }
     }
     for (size_t i = 0; i < words; i++) own[i] &= ~t->escaped[i];
     const extra_key *extra = from->up->extras;
@@ -379,19 +380,26 @@ static void mask(wf_match *m, const wf_token_trie *t, uint32_t *bits)
 {
     wf_grammar *g = m->grammar;
     void *mark = grammar_mark(g);
+    enum { FEW = 8 }; /* patterns whose masks are worth keeping */
     thread *rest = grammar_hold(g, m->n * sizeof *rest);
-    size_t n = 0;
+    size_t n = 0, n_patterns = 0;
     for (size_t i = 0; i < m->n; i++) {
         const thread *one = &m->now[i];
         bool clean = string_lex_clean(&one->lex), text = clean && one->at == AT_STRING;
         thread after = thread_closed(one->up);
-        if (text && alternative_free(one->of)) mask_free_string(g, t, one, &after, bits);
-        else if (text && !one->of->texts) mask_pattern(g, t, one->state, &after, bits);
-        else if (clean && one->at == AT_KEY && one->open && (!one->states || keys_as_strings(g, one->of)))
+        if (text && alternative_free(one->of)) {
+            uint32_t *own = grammar_hold(g, (t->n_tokens + 31) / 32 * sizeof *own);
+            mask_free_string(g, t, one, &after, own);
+            for (size_t k = 0; k < (t->n_tokens + 31) / 32; k++) bits[k] |= own[k];
+        } else if (text && !one->of->texts && n_patterns++ < FEW) mask_pattern(g, t, one->state, &after, bits);
+        else if (clean && one->at == AT_KEY && one->open && one->depth + t->longest < MAX_KEY && (one->of->others == RE_ALL || keys_of_pattern(one->of)))
             mask_open_key(g, t, one, bits);
         else rest[n++] = *one;
     }
+    bool some = false;
+    for (size_t i = 0; i < (t->n_tokens + 31) / 32 && !some; i++) some = bits[i];
     if (n) walk(g, &t->all, 0, (uint32_t)t->all.n, 0, rest, n, bits);
+    else if (!some) walk(g, &t->all, 0, (uint32_t)t->all.n, 0, m->now, m->n, bits); /* such as an escape alone */
     grammar_release(g, mark);
 }
 

@@ -39,6 +39,7 @@ static bool same_thread(const thread *a, const thread *b)
 
 static void emit(wf_grammar *g, const thread *t)
 {
+    grammar_work(g, g->n_scratch / 8);
     for (size_t i = 0; i < g->n_scratch; i++)
         if (same_thread(&g->scratch[i], t)) return;
     if (g->n_scratch == MAX_THREADS) grammar_fail(g, "an answer that can be read in too many ways");
@@ -112,33 +113,18 @@ static bool some_key_possible(wf_grammar *g, const frame *f, uint32_t first, uin
     return false;
 }
 
-bool additional_empty(wf_grammar *g, const alternative *a, uint32_t rule)
+/* Is a key possible that is not declared? */
+static bool other_key_possible(wf_grammar *g, const frame *f)
 {
-    return a->additional_of[rule] != PART_NONE && cset_empty(g, cset_of_one(g, a->additional_of[rule]));
+    if (f->count + f->required_left + 1 > f->of->max) return false;
+    return f->others == RE_ALL || re_state(g->pool, f->others) >= 0;
 }
 
-/* Is a key possible that is not declared, and whose patterns are in these states? */
-static bool other_key_possible(wf_grammar *g, const frame *f, const int32_t *states)
-{
-    const alternative *a = f->of;
-    if (f->count + f->required_left + 1 > a->max) return false;
-    if (states && states[a->n_patterns] == -1) return false;
-    for (uint32_t r = 0; r < a->n_rules; r++) {
-        if (!additional_empty(g, a, r)) continue;
-        bool live = false;
-        for (uint32_t i = 0; i < a->n_patterns && !live; i++) live = a->patterns[i].rule == r && states[i] >= 0;
-        if (!live) return false;
-    }
-    return true;
-}
-
-/* -2: there is no pattern */
 static const int32_t *key_states(wf_grammar *g, const alternative *a)
 {
-    if (!a->n_patterns && a->names == RE_ALL) return NULL;
-    int32_t *s = grammar_hold(g, (a->n_patterns + 1) * sizeof *s);
+    if (!a->n_patterns) return NULL;
+    int32_t *s = grammar_hold(g, a->n_patterns * sizeof *s);
     for (uint32_t i = 0; i < a->n_patterns; i++) s[i] = re_state(g->pool, a->patterns[i].pattern);
-    s[a->n_patterns] = a->names == RE_ALL ? -2 : re_state(g->pool, a->names);
     return s;
 }
 
@@ -174,7 +160,8 @@ static void key_begin(wf_grammar *g, const thread *t)
 {
     const frame *f = t->up;
     thread k = {.at = AT_KEY, .up = f, .of = f->of, .last = f->of->n_keys, .key = "", .states = key_states(g, f->of)};
-    k.open = other_key_possible(g, f, k.states);
+    k.open = other_key_possible(g, f);
+    k.state = f->others == RE_ALL ? 0 : re_state(g->pool, f->others);
     if (k.open || some_key_possible(g, f, 0, k.last)) emit(g, &k);
 }
 
@@ -183,18 +170,17 @@ static bool key_byte(wf_grammar *g, thread *t, unsigned char c)
     const alternative *a = t->of;
     if (t->first < t->last) narrow(&a->keys->key, sizeof *a->keys, t->depth, c, &t->first, &t->last);
     if (t->open) {
-        if (t->depth >= 1000) return false; /* no key is as long */
+        if (t->depth >= MAX_KEY) return false;
         char *key = grammar_hold(g, t->depth + 1);
         if (t->depth) memcpy(key, t->key, t->depth);
         key[t->depth] = (char)c;
         t->key = key;
         if (t->states) {
-            int32_t *s = grammar_hold(g, (a->n_patterns + 1) * sizeof *s);
-            for (uint32_t i = 0; i <= a->n_patterns; i++)
-                s[i] = t->states[i] < 0 ? t->states[i] : re_step(g->pool, t->states[i], c);
+            int32_t *s = grammar_hold(g, a->n_patterns * sizeof *s);
+            for (uint32_t i = 0; i < a->n_patterns; i++) s[i] = re_step(g->pool, t->states[i], c);
             t->states = s;
-            t->open = other_key_possible(g, t->up, s);
         }
+        if (t->up->others != RE_ALL) t->open = (t->state = re_step(g->pool, t->state, c)) >= 0;
     }
     t->depth++;
     return t->open || some_key_possible(g, t->up, t->first, t->last);
@@ -215,7 +201,7 @@ static void key_close(wf_grammar *g, const thread *t)
         f->required_left -= a->keys[t->first].required;
         next.value = a->keys[t->first].value;
     } else {
-        if (!t->open || (t->states && a->names != RE_ALL && !re_accepts(g->pool, t->states[a->n_patterns]))) return;
+        if (!t->open || (f->others != RE_ALL && !re_accepts(g->pool, t->state))) return;
         for (const extra_key *e = t->up->extras; e; e = e->before)
             if (e->n == t->depth && !memcmp(e->text, t->key, e->n)) return;
         next.value = ended_key_value(g, t);
@@ -223,6 +209,8 @@ static void key_close(wf_grammar *g, const thread *t)
         extra_key *e = grammar_hold(g, sizeof *e);
         *e = (extra_key){t->key, t->depth, t->up->extras};
         f->extras = e;
+        if (a->finite)
+            f->others = re_and(g->pool, f->others, re_texts_but(g->pool, re_literal(g->pool, t->key, t->depth)));
     }
     next.up = f;
     emit(g, &next);
@@ -361,6 +349,7 @@ static void step_number(wf_grammar *g, const thread *from, unsigned char c)
     if (from->n_number >= NUMBER_MAX - 1 || !number_takes(from->number, from->n_number, c)) return;
     thread t = *from;
     t.number[t.n_number++] = (char)c;
+    grammar_work(g, from->of->bounded ? 10 : 0);
     if (number_may_go_on(&t.of->number, whole, t.number, t.n_number)) emit(g, &t);
 }
 
@@ -383,7 +372,7 @@ static void value_begin(wf_grammar *g, const thread *t, unsigned char c)
             in.state = a->pattern == RE_ALL ? 0 : re_state(g->pool, a->pattern);
             emit(g, &in);
         } else if ((a->type == T_ARRAY && c == '[') || (a->type == T_OBJECT && c == '{')) {
-            frame *f = frame_new(g, &(frame){.of = a, .up = t->up, .required_left = a->n_required});
+            frame *f = frame_new(g, &(frame){.of = a, .up = t->up, .required_left = a->n_required, .others = a->others});
             if (a->type == T_OBJECT) f->seen = grammar_hold(g, (seen_words(a) + 1) * sizeof *f->seen);
             in.at = c == '[' ? AT_LIST_FIRST : AT_KEY_FIRST, in.up = f, in.of = NULL;
             emit(g, &in);
@@ -415,7 +404,7 @@ static void member_step(wf_grammar *g, const thread *t, unsigned char c)
     } else if (c == '"' && t->at != AT_MEMBER_NEXT) key_begin(g, t);
     else if (c == ',' && t->at == AT_MEMBER_NEXT && !t->blanks) {
         thread next = {.at = AT_KEY_NEXT, .up = f};
-        if (some_key_possible(g, f, 0, f->of->n_keys) || other_key_possible(g, f, key_states(g, f->of))) emit(g, &next);
+        if (some_key_possible(g, f, 0, f->of->n_keys) || other_key_possible(g, f)) emit(g, &next);
     }
 }
 
@@ -475,6 +464,7 @@ thread thread_begin(wf_grammar *g)
 size_t threads_step(wf_grammar *g, const thread *t, size_t n, unsigned char c)
 {
     g->n_scratch = 0;
+    grammar_work(g, n);
     for (size_t i = 0; i < n; i++) step(g, &t[i], c);
     return g->n_scratch;
 }

@@ -3,6 +3,7 @@
 #include "grammar/internal.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,9 +54,10 @@ int dec_compare(const dec *a, const dec *b)
 
 dec dec_of_json(wf_grammar *g, const wf_json *v)
 {
-    char text[40];
+    char text[80] = {0};
     wf_text t = {0};
     dec out;
+    if (!isfinite(wf_json_number(v))) grammar_fail(g, "a number that is too large");
     wf_json_put(&t, v);
     bool fits = t.data && t.len < sizeof text;
     if (fits) memcpy(text, t.data, t.len);
@@ -314,6 +316,7 @@ bool number_may_go_on(const number_rule *r, bool whole, const char *text, int n)
     int scale, most = w.n_frac >= 0 || w.digits[0] == '0' ? 0 : WF_MIN(40, NUMBER_MAX - w.n_whole);
     wide unit;
     bool units = has_unit(r, whole, &scale, &unit);
+    if (w.n_frac > 20 && !number_complete(r, whole, text, n)) return false; /* zeros for ever are no number */
     if (units && w.n_frac >= 0 && (whole || w.n_frac > scale || scale == 0)) return false;
     for (int k = 0; k <= most; k++) {
         dec low, high;

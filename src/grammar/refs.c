@@ -123,6 +123,7 @@ const wf_json *refs_find(wf_grammar *g, const wf_json *schema, const char *ref, 
                        *scope = g->n_scopes ? bsearch(&key, g->scopes, g->n_scopes, sizeof key, scope_order) : NULL;
     const char *base = scope ? scope->base : "", *hash = memchr(ref, '#', n);
     const wf_json *root = scope ? scope->root : g->docs[0];
+    grammar_work(g, g->n_ids / 16 + 1);
     if (hash != ref) {
         const char *uri = uri_join(g, base, ref, n);
         root = NULL;

@@ -86,6 +86,7 @@ re re_of_set(re_pool *p, re_set set)
 {
     if (!(set.bits[0] | set.bits[1] | set.bits[2] | set.bits[3])) return RE_NONE;
     uint32_t i = 0;
+    grammar_work(p->grammar, p->n_sets / 16);
     while (i < p->n_sets && memcmp(&p->sets[i], &set, sizeof set) != 0) i++;
     if (i == p->n_sets) {
         re_grow(p, &p->sets, p->n_sets, &p->cap_sets, sizeof *p->sets);
@@ -112,9 +113,16 @@ re re_cat(re_pool *p, re a, re b)
     if (a == RE_NONE || b == RE_NONE) return RE_NONE;
     if (a == RE_EMPTY) return b;
     if (b == RE_EMPTY) return a;
-    if (p->nodes[a].kind == RE_K_CAT) {
-        re head = p->nodes[a].a, tail = p->nodes[a].b;
-        return re_cat(p, head, re_cat(p, tail, b));
+    if (p->nodes[a].kind == RE_K_CAT) { /* to the right, without recursion: chains are long */
+        size_t n = 1, i = 0;
+        for (re x = a; p->nodes[x].kind == RE_K_CAT; x = p->nodes[x].b) n++;
+        re *parts = grammar_hold(p->grammar, n * sizeof *parts), x = a;
+        for (; p->nodes[x].kind == RE_K_CAT; x = p->nodes[x].b) parts[i++] = p->nodes[x].a;
+        parts[i] = x;
+        grammar_work(p->grammar, n);
+        for (i = n; i-- > 0;) b = re_cat(p, parts[i], b);
+        grammar_release(p->grammar, parts);
+        return b;
     }
     return node_put(p, (re_node){.kind = RE_K_CAT, .a = a, .b = b,
                                  .nullable = re_nullable(p, a) && re_nullable(p, b),
@@ -158,6 +166,7 @@ static re list_merge(re_pool *p, uint8_t kind, re nothing, re a, re b)
 {
     re out[RE_MAX_LIST], ra = nothing, rb = nothing;
     size_t n = 0;
+    grammar_work(p->grammar, 1);
     while (a != nothing || b != nothing) {
         re x = a != nothing ? list_head(p, a, kind, nothing, &ra) : UINT32_MAX;
         re y = b != nothing ? list_head(p, b, kind, nothing, &rb) : UINT32_MAX;
@@ -219,24 +228,32 @@ re re_look(re_pool *p, re what, bool negative)
 
 re re_dollar(re_pool *p) { return node_put(p, (re_node){.kind = RE_K_DOLLAR, .look = true}); }
 
-re re_before(re_pool *p, re first, re rest)
+static re before(re_pool *p, const re_node *n, re rest)
 {
-    if (!has_look(p, first)) return re_cat(p, first, rest);
-    re_node n = p->nodes[first];
-    switch (n.kind) {
-    case RE_K_CAT: return re_before(p, n.a, re_before(p, n.b, rest));
-    case RE_K_ALT: return re_alt(p, re_before(p, n.a, rest), re_before(p, n.b, rest));
+    switch (n->kind) {
+    case RE_K_CAT: return re_before(p, n->a, re_before(p, n->b, rest));
+    case RE_K_ALT: return re_alt(p, re_before(p, n->a, rest), re_before(p, n->b, rest));
     case RE_K_DOLLAR: return re_nullable(p, re_derive(p, rest, RE_END)) ? re_byte(p, RE_END) : RE_NONE;
     case RE_K_LOOK: {
-        re what = re_before(p, n.a, RE_ALL);
-        return re_and(p, n.b ? re_not(p, what) : what, rest);
+        re what = re_before(p, n->a, RE_ALL);
+        return re_and(p, n->b ? re_not(p, what) : what, rest);
     }
     case RE_K_REPEAT:
-        if (n.min == 0 && n.max == 1) return re_alt(p, re_before(p, n.a, rest), rest);
+        if (n->min == 0 && n->max == 1) return re_alt(p, re_before(p, n->a, rest), rest);
         break;
     default: break;
     }
     grammar_fail(p->grammar, "a pattern repeats an anchor or a look ahead");
+}
+
+re re_before(re_pool *p, re first, re rest)
+{
+    if (!has_look(p, first)) return re_cat(p, first, rest);
+    re_node n = p->nodes[first];
+    grammar_deeper(p->grammar);
+    re out = before(p, &n, rest);
+    grammar_shallower(p->grammar);
+    return out;
 }
 
 re re_drop_start(re_pool *p, re a)
@@ -257,7 +274,15 @@ re re_drop_start(re_pool *p, re a)
         out = head == RE_NONE ? RE_NONE : re_cat(p, head, re_drop_start(p, n.b));
         break;
     }
-    case RE_K_ALT: out = re_alt(p, re_drop_start(p, n.a), re_drop_start(p, n.b)); break;
+    case RE_K_ALT:
+        out = re_drop_start(p, n.a);
+        for (re x = n.b; x != RE_NONE;) {
+            bool more = p->nodes[x].kind == RE_K_ALT;
+            re next = more ? p->nodes[x].b : RE_NONE;
+            out = re_alt(p, out, re_drop_start(p, more ? p->nodes[x].a : x));
+            x = next;
+        }
+        break;
     case RE_K_AND: out = re_and(p, re_drop_start(p, n.a), re_drop_start(p, n.b)); break;
     case RE_K_NOT: out = a == RE_ALL ? a : re_not(p, re_drop_start(p, n.a)); break;
     case RE_K_REPEAT: out = re_repeat(p, re_drop_start(p, n.a), n.min, n.max); break;
@@ -278,8 +303,16 @@ static re derive(re_pool *p, re a, unsigned char c)
         re out = re_cat(p, re_derive(p, n.a, c), n.b);
         return re_nullable(p, n.a) ? re_alt(p, out, re_derive(p, n.b, c)) : out;
     }
-    case RE_K_ALT: return re_alt(p, re_derive(p, n.a, c), re_derive(p, n.b, c));
-    case RE_K_AND: return re_and(p, re_derive(p, n.a, c), re_derive(p, n.b, c));
+    case RE_K_ALT: {
+        re out = re_derive(p, n.a, c), x = n.b;
+        for (; p->nodes[x].kind == RE_K_ALT; x = p->nodes[x].b) out = re_alt(p, out, re_derive(p, p->nodes[x].a, c));
+        return re_alt(p, out, re_derive(p, x, c));
+    }
+    case RE_K_AND: {
+        re out = re_derive(p, n.a, c), x = n.b;
+        for (; p->nodes[x].kind == RE_K_AND; x = p->nodes[x].b) out = re_and(p, out, re_derive(p, p->nodes[x].a, c));
+        return re_and(p, out, re_derive(p, x, c));
+    }
     case RE_K_NOT: return re_not(p, re_derive(p, n.a, c));
     case RE_K_REPEAT:
         return re_cat(p, re_derive(p, n.a, c),
@@ -317,6 +350,8 @@ re re_lengths(re_pool *p, uint32_t min, uint32_t max)
 {
     return re_cat(p, re_repeat(p, re_any_char(p), min, max), re_byte(p, RE_END));
 }
+
+re re_texts_but(re_pool *p, re what) { return re_and(p, re_not(p, what), re_lengths(p, 0, RE_MANY)); }
 
 /* ---- characters as bytes ------------------------------------------------------------------------------ */
 

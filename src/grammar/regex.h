@@ -47,6 +47,7 @@ bool re_nullable(re_pool *, re);
 /* Whole texts, which end in RE_END. */
 re re_literal(re_pool *, const char *text, size_t n);
 re re_lengths(re_pool *, uint32_t min, uint32_t max); /* in characters */
+re re_texts_but(re_pool *, re);                       /* all other texts */
 /* A pattern of ECMA 262 that is found somewhere in the text (regex_parse.c), or that is the whole text. */
 re re_parse(re_pool *, const char *pattern, size_t n, bool whole);
 
@@ -55,5 +56,6 @@ int32_t re_state(re_pool *, re); /* -1: no text goes on from here */
 int32_t re_step(re_pool *, int32_t state, unsigned char);
 bool re_accepts(re_pool *, int32_t state);
 bool re_some(re_pool *, re); /* is there any text? */
+bool re_finite(re_pool *, re); /* surely finitely many texts? */
 
 #endif

@@ -109,3 +109,28 @@ int32_t re_step(re_pool *p, int32_t state, unsigned char c)
     }
     return p->states[state].next[c];
 }
+
+/* No state comes again behind itself. More than so many states are taken to be endless. */
+static bool finite_from(re_pool *p, int32_t state, uint8_t *colour, unsigned *left)
+{
+    enum { OPEN = 1, DONE };
+    if (colour[state] || !*left) return colour[state] == DONE;
+    colour[state] = OPEN;
+    --*left;
+    for (unsigned c = 0; c < RE_START; c++) {
+        int32_t to = re_step(p, state, (unsigned char)c);
+        if (to >= 0 && !finite_from(p, to, colour, left)) return false;
+    }
+    colour[state] = DONE;
+    return true;
+}
+
+bool re_finite(re_pool *p, re a)
+{
+    int32_t state = re_state(p, a);
+    unsigned left = 300;
+    uint8_t *colour = grammar_hold(p->grammar, RE_MAX_STATES);
+    bool finite = state < 0 || finite_from(p, state, colour, &left);
+    grammar_release(p->grammar, colour);
+    return finite;
+}

@@ -11,6 +11,7 @@ typedef struct parser {
     wf_grammar *g;
     re_pool *pool;
     const char *p, *end;
+    unsigned looking; /* groups that look ahead, around this place */
 } parser;
 
 enum { MAX_RANGES = 1500 };
@@ -131,7 +132,7 @@ static bool class_property(parser *s, char_class *k)
         }
         class_add(s, k, first, c);
     }
-    grammar_work(s->g, 10000);
+    grammar_work(s->g, 100000);
     if (negative) class_invert(s, k);
     return true;
 }
@@ -229,7 +230,9 @@ static re parse_group(parser *s)
         } else if (!take(s, ":")) grammar_fail(s->g, "a pattern with an unknown group (?");
     }
     grammar_deeper(s->g);
+    s->looking += look;
     re inner = parse_alternatives(s);
+    s->looking -= look;
     grammar_shallower(s->g);
     if (!take(s, ")")) grammar_fail(s->g, "a pattern ends within a group");
     return look ? re_look(s->pool, inner, negative) : inner;
@@ -241,7 +244,10 @@ static re parse_atom(parser *s)
     if (take(s, "(")) return parse_group(s);
     if (take(s, "[")) return parse_class(s);
     if (take(s, ".")) return re_chars(s->pool, dot, WF_LEN(dot));
-    if (take(s, "^")) return re_byte(s->pool, RE_START);
+    if (take(s, "^")) {
+        if (s->looking) grammar_fail(s->g, "a pattern that looks ahead for its beginning");
+        return re_byte(s->pool, RE_START);
+    }
     if (take(s, "$")) return re_dollar(s->pool);
     if (s->p < s->end && strchr("*+?", *s->p) && *s->p) grammar_fail(s->g, "a pattern repeats nothing");
     if (take(s, "\\")) {
@@ -323,7 +329,7 @@ re re_parse(re_pool *p, const char *pattern, size_t n, bool whole)
 {
     wf_grammar *g = grammar_of(p);
     if (wf_utf8_valid(pattern, n) != n) grammar_fail(g, "a pattern is not valid UTF-8");
-    parser s = {g, p, pattern, pattern + n};
+    parser s = {g, p, pattern, pattern + n, 0};
     void *mark = grammar_mark(g);
     re body = parse_alternatives(&s);
     grammar_release(g, mark);
