@@ -101,7 +101,7 @@ static void run_cmd(cpu_queue *q, cmd *c)
     if (!atomic_load(&q->stop) && !atomic_load(&q->dev->failed) && !atomic_load(&q->dev->skip)) {
         weft_status s = WEFT_OK;
         if (c->kind == CMD_CALL) s = run_call(q, c);
-        if (c->kind == CMD_COPY) memcpy(c->dst, c->src, c->size);
+        if (c->kind == CMD_COPY && c->size) memcpy(c->dst, c->src, c->size); /* of nothing: a join, without buffers */
         if (c->kind == CMD_FILL) fill_words(c->dst, c->size / 4, c->pattern);
         if (s != WEFT_OK) wf_cpu_fail(q->dev, s, wf_error());
     }
