@@ -15,6 +15,7 @@ static void check_same(const wf_json *a, const wf_json *b)
     if (a->kind == WF_JSON_REAL && !isfinite(a->real)) return; /* has become null */
     CHECK(a->kind == b->kind && a->n == b->n);
     if (a->kind == WF_JSON_BOOL) CHECK(a->b == b->b);
+    else if (a->kind == WF_JSON_BIG) CHECK(!memcmp(a->text, b->text, a->n));
     else if (a->kind == WF_JSON_STRING)
         CHECK(!memcmp(a->text, b->text, a->n + 1) && wf_utf8_valid(a->text, a->n) == a->n);
     else if (wf_json_is_number(a)) CHECK(a->kind == WF_JSON_REAL ? a->real == b->real : a->u == b->u);
