@@ -43,8 +43,7 @@ static int check_line(const wf_opts *o, const char *text, size_t n, size_t numbe
     wf_json_error e;
     wf_json *line = wf_json_read(text, n, &(wf_json_rules){.flags = WF_JSON_LOOSE}, &e);
     if (!wf_json_get(line, "schema")) {
-        int rc = wf_usage(o->command, "line %zu of the file %s", number,
-                          line ? "has no schema" : e.text);
+        int rc = wf_usage(o->command, "line %zu of the file %s", number, line ? "has no schema" : e.text);
         wf_json_free(line);
         return rc;
     }
@@ -99,9 +98,9 @@ static const wf_opt_group *const grammar_groups[] = {&grammar_group, &wf_group_g
 const wf_command wf_cmd_grammar_check = {
     .name = "grammar check",
     .usage = "[FILE.jsonl] [options]",
-    .summary = "Says of JSON schemas whether answers can be kept to them, and which instances they accept. A line of the "
-               "file is {\"name\": ..., \"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": true}, ...]}; valid may "
-               "be missing. Instances are read as compact JSON, keys in their order.",
+    .summary = "Says of JSON schemas whether answers can be kept to them, and which instances they accept. A line of "
+               "the file is {\"name\": ..., \"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": true}, ...]}; "
+               "valid may be missing. Instances are read as compact JSON, keys in their order.",
     .groups = grammar_groups,
     .words = {"file"},
     .reads_stdin = true,

@@ -27,7 +27,7 @@ static weft_status constraint_choice(const char *text, size_t n, wf_grammar **ou
     return s;
 }
 
-weft_status wf_constraint_grammar(enum weft_grammar kind, const char *text, size_t n, wf_grammar **out)
+static weft_status constraint_grammar(enum weft_grammar kind, const char *text, size_t n, wf_grammar **out)
 {
     *out = NULL;
     switch (kind) {
@@ -58,7 +58,8 @@ static weft_status constraint_tokens(const struct weft_model *model, const wf_to
             all[i] = (wf_slice){text + at, len};
             at += len;
         }
-        s = text && all ? wf_token_trie_new(all, n, &m->tokens) : wf_fail(WEFT_ERR_NOMEM, "out of host memory for tokens");
+        s = text && all ? wf_token_trie_new(all, n, &m->tokens)
+                        : wf_fail(WEFT_ERR_NOMEM, "out of host memory for tokens");
         free(all);
         free(text);
     }
@@ -73,7 +74,7 @@ weft_status wf_constraint_init(wf_constraint *c, const struct weft_model *m, con
     if (!p->grammar_text && p->grammar != WEFT_GRAMMAR_OBJECT)
         return wf_fail(WEFT_ERR_ARG, "grammar_text must not be NULL");
     size_t n = p->grammar_len || !p->grammar_text ? p->grammar_len : strlen(p->grammar_text);
-    WF_TRY(wf_constraint_grammar(p->grammar, p->grammar_text, n, &c->grammar));
+    WF_TRY(constraint_grammar(p->grammar, p->grammar_text, n, &c->grammar));
     WF_TRY(wf_match_new(c->grammar, &c->match));
     WF_TRY(constraint_tokens(m, &c->tokens));
     if (p->grammar_after && *p->grammar_after && !(c->after = wf_strdup(p->grammar_after))) return WEFT_ERR_NOMEM;

@@ -76,7 +76,6 @@ typedef struct wf_constraint {
     char *after;    /* the grammar begins behind it; NULL: it has begun */
     size_t n_after; /* bytes of it that have come */
 } wf_constraint;
-weft_status wf_constraint_grammar(enum weft_grammar kind, const char *text, size_t n, wf_grammar **out);
 weft_status wf_constraint_init(wf_constraint *, const struct weft_model *, const struct weft_request_params *);
 void wf_constraint_free(wf_constraint *);
 static inline bool wf_constraint_begun(const wf_constraint *c) { return c->grammar && !c->after; }

@@ -1,6 +1,7 @@
 /* What a schema says, as conjunctions: each keyword, and the complement of each, where it has one. */
 #include "grammar/internal.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,41 @@ static uint32_t count_of(wf_grammar *g, const wf_json *s, const char *key, uint3
     return d >= RE_MANY ? RE_MANY : (uint32_t)d;
 }
 
+/* The keywords that count, and where a conjunction has their counts. */
+static const struct {
+    uint8_t type;
+    const char *min_key, *max_key;
+    size_t min, max;
+} counts[] = {
+    {T_STRING, "minLength", "maxLength", offsetof(conj, min_length), offsetof(conj, max_length)},
+    {T_ARRAY, "minItems", "maxItems", offsetof(conj, min_items), offsetof(conj, max_items)},
+    {T_OBJECT, "minProperties", "maxProperties", offsetof(conj, min_keys), offsetof(conj, max_keys)},
+};
+
+static uint32_t *count_in(conj *c, size_t offset) { return (uint32_t *)((char *)c + offset); }
+
+static void conj_counts(wf_grammar *g, const wf_json *s, conj *c)
+{
+    for (size_t i = 0; i < WF_LEN(counts); i++) {
+        *count_in(c, counts[i].min) = count_of(g, s, counts[i].min_key, 0);
+        *count_in(c, counts[i].max) = count_of(g, s, counts[i].max_key, RE_MANY);
+    }
+}
+
+/* Too few, or too many. */
+static conj_list not_counts(wf_grammar *g, const wf_json *s)
+{
+    conj_list out = NULL;
+    for (size_t i = 0; i < WF_LEN(counts); i++) {
+        uint32_t min = count_of(g, s, counts[i].min_key, 0), max = count_of(g, s, counts[i].max_key, RE_MANY);
+        conj *few = min ? conj_new(g, counts[i].type) : NULL;
+        conj *many = max != RE_MANY ? conj_new(g, counts[i].type) : NULL;
+        if (few) *count_in(few, counts[i].max) = min - 1, out = conj_either(g, few, out);
+        if (many) *count_in(many, counts[i].min) = max + 1, out = conj_either(g, many, out);
+    }
+    return out;
+}
+
 static bool is_empty_schema(const wf_json *v) { return wf_json_is_true(v) || (wf_json_is(v, WF_JSON_OBJECT) && !v->n); }
 static bool is_false(const wf_json *v) { return wf_json_is(v, WF_JSON_BOOL) && !v->b; }
 
@@ -49,7 +85,7 @@ static void refuse(wf_grammar *g, const wf_json *s)
         grammar_fail(g, "the keyword uniqueItems");
 }
 
-/* ---- numbers and strings ---------------------------------------------------------------------------------- */
+/* ---- numbers and strings -------------------------------------------------------------------------------- */
 
 /* Calls back for each bound: a keyword's number, whether it is a lower bound, and whether it is excluded itself. */
 typedef void (*bound_fn)(wf_grammar *, void *user, const dec *, bool low, bool open);
@@ -116,7 +152,7 @@ re part_strings(wf_grammar *g, part p)
     return out;
 }
 
-/* ---- arrays and objects ------------------------------------------------------------------------------------- */
+/* ---- arrays and objects --------------------------------------------------------------------------------- */
 
 static array_rule array_parts(wf_grammar *g, const wf_json *s)
 {
@@ -145,7 +181,6 @@ static void conj_arrays(wf_grammar *g, const wf_json *s, conj *c)
         *rule = a;
         c->arrays = rule;
     }
-    c->min_items = count_of(g, s, "minItems", 0), c->max_items = count_of(g, s, "maxItems", RE_MANY);
 }
 
 static conj *conj_requiring(wf_grammar *g, conj *c, const wf_json *name)
@@ -183,10 +218,9 @@ static void conj_objects(wf_grammar *g, const wf_json *s, conj *c)
     WF_JSON_EACH(name, wf_json_get(s, "required")) conj_requiring(g, c, name);
     const wf_json *names = wf_json_get(s, "propertyNames");
     if (names) c->names = part_strings(g, part_of(g, names, false));
-    c->min_keys = count_of(g, s, "minProperties", 0), c->max_keys = count_of(g, s, "maxProperties", RE_MANY);
 }
 
-/* ---- keywords that take schemas ------------------------------------------------------------------------------- */
+/* ---- keywords that take schemas ------------------------------------------------------------------------- */
 
 static conj_list of(wf_grammar *g, const wf_json *schema, bool negative)
 {
@@ -268,7 +302,7 @@ static conj_list positive(wf_grammar *g, const wf_json *s)
     each_bound(g, s, bound_add, &c->number);
     if ((v = wf_json_get(s, "multipleOf"))) number_multiple(g, &c->number, v);
     c->pattern = c->types & T_STRING ? string_pattern(g, s) : RE_ALL;
-    c->min_length = count_of(g, s, "minLength", 0), c->max_length = count_of(g, s, "maxLength", RE_MANY);
+    conj_counts(g, s, c);
     conj_arrays(g, s, c);
     conj_objects(g, s, c);
     out = conj_both(g, out, c);
@@ -290,7 +324,9 @@ static conj_list positive(wf_grammar *g, const wf_json *s)
     return out;
 }
 
-/* ---- complements: what breaks one keyword at least -------------------------------------------------------------- */
+/* ---- complements: what breaks one keyword at least ------------------------------------------------------ */
+
+#define NO_COMPLEMENT "not, or oneOf that overlaps, with the keyword %s"
 
 static conj_list not_values(wf_grammar *g, const wf_json *list)
 {
@@ -314,24 +350,18 @@ static conj_list not_values(wf_grammar *g, const wf_json *list)
 
 static conj_list not_string(wf_grammar *g, const wf_json *s)
 {
-    conj_list out = NULL;
-    uint32_t min = count_of(g, s, "minLength", 0), max = count_of(g, s, "maxLength", RE_MANY);
     re pattern = string_pattern(g, s);
-    conj *c;
-    if (min) (c = conj_new(g, T_STRING))->max_length = min - 1, out = conj_either(g, c, out);
-    if (max != RE_MANY) (c = conj_new(g, T_STRING))->min_length = max + 1, out = conj_either(g, c, out);
-    if (pattern != RE_ALL) (c = conj_new(g, T_STRING))->pattern = re_texts_but(g->pool, pattern), out = conj_either(g, c, out);
-    return out;
+    if (pattern == RE_ALL) return NULL;
+    conj *c = conj_new(g, T_STRING);
+    c->pattern = re_texts_but(g->pool, pattern);
+    return c;
 }
 
 static conj_list not_array(wf_grammar *g, const wf_json *s)
 {
     conj_list out = NULL;
-    uint32_t min = count_of(g, s, "minItems", 0), max = count_of(g, s, "maxItems", RE_MANY);
     array_rule a = array_parts(g, s);
     conj *c;
-    if (min) (c = conj_new(g, T_ARRAY))->max_items = min - 1, out = conj_either(g, c, out);
-    if (max != RE_MANY) (c = conj_new(g, T_ARRAY))->min_items = max + 1, out = conj_either(g, c, out);
     uint32_t i = 0;
     WF_JSON_EACH(one, a.prefix) {
         key_rule *k = grammar_take(g, sizeof *k);
@@ -339,21 +369,17 @@ static conj_list not_array(wf_grammar *g, const wf_json *s)
         (c = conj_new(g, T_ARRAY))->min_items = i, c->items = k, out = conj_either(g, c, out);
     }
     if (is_false(a.items)) (c = conj_new(g, T_ARRAY))->min_items = i + 1, out = conj_either(g, c, out);
-    else if (a.items && !is_empty_schema(a.items)) grammar_fail(g, "not with the keyword items");
+    else if (a.items && !is_empty_schema(a.items)) grammar_fail(g, NO_COMPLEMENT, "items");
     return out;
 }
 
 static conj_list not_object(wf_grammar *g, const wf_json *s)
 {
     conj_list out = NULL;
-    uint32_t min = count_of(g, s, "minProperties", 0), max = count_of(g, s, "maxProperties", RE_MANY);
     object_rule o = object_parts(g, s);
     conj *c;
-    if (o.patterns && o.patterns->n) grammar_fail(g, "not, or oneOf that overlaps, with the keyword patternProperties");
-    if (o.additional) grammar_fail(g, "not, or oneOf that overlaps, with the keyword additionalProperties");
-    if (wf_json_get(s, "propertyNames")) grammar_fail(g, "not, or oneOf that overlaps, with the keyword propertyNames");
-    if (min) (c = conj_new(g, T_OBJECT))->max_keys = min - 1, out = conj_either(g, c, out);
-    if (max != RE_MANY) (c = conj_new(g, T_OBJECT))->min_keys = max + 1, out = conj_either(g, c, out);
+    if (o.additional || (o.patterns && o.patterns->n))
+        grammar_fail(g, NO_COMPLEMENT, o.additional ? "additionalProperties" : "patternProperties");
     WF_JSON_EACH(name, wf_json_get(s, "required")) out = conj_either(g, conj_without(g, name), out);
     WF_JSON_EACH_MEMBER(m, o.properties) {
         if (is_empty_schema(&m->value)) continue;
@@ -365,16 +391,18 @@ static conj_list not_object(wf_grammar *g, const wf_json *s)
 
 static conj_list negative(wf_grammar *g, const wf_json *s)
 {
-    static const char *const never[] = {"dependencies", "dependentRequired", "dependentSchemas", "multipleOf"};
+    static const char *const never[] = {"dependencies", "dependentRequired", "dependentSchemas", "multipleOf",
+                                        "propertyNames"};
     const wf_json *ref = wf_json_get(s, "$ref"), *v;
     conj_list out = NULL;
     if (wf_json_text(ref)) out = of(g, refs_find(g, s, ref->text, ref->n), true);
     if (wf_json_text(ref) && g->old_refs) return out;
     refuse(g, s);
     for (size_t i = 0; i < WF_LEN(never); i++)
-        if (wf_json_get(s, never[i])) grammar_fail(g, "not, or oneOf that overlaps, with the keyword %s", never[i]);
+        if (wf_json_get(s, never[i])) grammar_fail(g, NO_COMPLEMENT, never[i]);
     if ((v = wf_json_get(s, "type"))) out = conj_either(g, conj_new(g, (uint8_t)(T_ANY & ~type_bits(g, v))), out);
     each_bound(g, s, bound_outside, &out);
+    out = conj_either(g, not_counts(g, s), out);
     out = conj_either(g, not_string(g, s), out);
     out = conj_either(g, not_array(g, s), out);
     out = conj_either(g, not_object(g, s), out);
@@ -396,7 +424,7 @@ static conj_list negative(wf_grammar *g, const wf_json *s)
     return conj_either(g, if_then(g, s, true), out);
 }
 
-/* ---- parts and sets of them ---------------------------------------------------------------------------------------- */
+/* ---- parts and sets of them ----------------------------------------------------------------------------- */
 
 part part_of(wf_grammar *g, const wf_json *schema, bool negative_of)
 {

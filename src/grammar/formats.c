@@ -42,6 +42,7 @@ static const struct {
 re format_pattern(wf_grammar *g, const char *name)
 {
     for (size_t i = 0; i < WF_LEN(formats); i++)
-        if (!strcmp(formats[i].name, name)) return re_parse(g->pool, formats[i].pattern, strlen(formats[i].pattern), true);
+        if (!strcmp(formats[i].name, name))
+            return re_parse(g->pool, formats[i].pattern, strlen(formats[i].pattern), true);
     return RE_ALL;
 }

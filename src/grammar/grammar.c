@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- nodes -------------------------------------------------------------------------------------------------- */
+/* ---- nodes ---------------------------------------------------------------------------------------------- */
 
 static alternative *alternative_new(wf_grammar *g, uint8_t type, node next)
 {
@@ -253,7 +253,7 @@ node cset_node(wf_grammar *g, cset c)
 /* A set that is being looked at already is taken to have a value: without one it would have to contain itself. */
 bool cset_empty(wf_grammar *g, cset c) { return g->csets[c].state != 1 && !cset_node(g, c); }
 
-/* ---- grammars -------------------------------------------------------------------------------------------------- */
+/* ---- grammars ------------------------------------------------------------------------------------------- */
 
 static weft_status grammar_new(wf_grammar **out)
 {

@@ -2,8 +2,8 @@
  *
  * A grammar is compiled from a JSON schema (Draft 2020-12, and what Draft 4 to 7 write), a regular expression or a list
  * of texts. A match reads an answer byte by byte, and says at each point whether it may end there and which tokens go
- * on. Nothing is accepted that the schema does not accept: what cannot be kept to the letter is refused when the grammar
- * is compiled (WEFT_ERR_UNSUPPORTED, with the keyword's name).
+ * on. Nothing is accepted that the schema does not accept: what cannot be kept to the letter is refused when the
+ * grammar is compiled (WEFT_ERR_UNSUPPORTED, with the keyword's name).
  *
  * Objects may have their keys in any order, each once. White space stands where printers of JSON write it: a blank, or
  * a line end with up to 40 blanks behind it. Whole numbers are written without a fraction, letters and digits without

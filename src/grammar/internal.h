@@ -12,7 +12,7 @@
 
 #include <setjmp.h>
 
-/* ---- memory and the way out: arena.c ------------------------------------------------------------------- */
+/* ---- memory and the way out: arena.c -------------------------------------------------------------------- */
 
 typedef struct arena_piece {
     struct arena_piece *before;
@@ -39,7 +39,7 @@ void grammar_deeper(wf_grammar *);             /* fails when it is too deep */
 void grammar_shallower(wf_grammar *);
 wf_grammar *grammar_of(const re_pool *);
 
-/* ---- numbers: number.c ------------------------------------------------------------------------------------ */
+/* ---- numbers: number.c ---------------------------------------------------------------------------------- */
 
 enum { DEC_DIGITS = 72, NUMBER_MAX = 64 };
 typedef struct dec { /* 0.d1 d2 ... times 10^point; without digits: 0 */
@@ -66,7 +66,7 @@ bool number_none(const number_rule *, bool whole); /* surely no number is left *
 bool number_complete(const number_rule *, bool whole, const char *text, int n);
 bool number_may_go_on(const number_rule *, bool whole, const char *text, int n);
 
-/* ---- schemas ------------------------------------------------------------------------------------------------ */
+/* ---- schemas -------------------------------------------------------------------------------------------- */
 
 enum {
     T_NULL = 1,
@@ -149,7 +149,7 @@ const wf_json *refs_find(wf_grammar *, const wf_json *schema, const char *ref, s
 /* formats.c: RE_ALL: it says nothing about a string */
 re format_pattern(wf_grammar *, const char *name);
 
-/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ---------------------------------------------------------------------------------------------- */
 
 typedef struct key_entry {
     text_list key;
@@ -189,7 +189,7 @@ node conj_nodes(wf_grammar *, const conj *); /* of all in the list */
 node cset_node(wf_grammar *, cset); /* NULL: no value at all */
 bool cset_empty(wf_grammar *, cset);
 
-/* ---- matches: match.c ------------------------------------------------------------------------------------------- */
+/* ---- matches: match.c ----------------------------------------------------------------------------------- */
 
 enum thread_at {
     AT_VALUE,     /* before a value of a node */
@@ -245,7 +245,8 @@ thread thread_begin(wf_grammar *);
 size_t threads_step(wf_grammar *, const thread *, size_t n, unsigned char c);
 bool threads_may_end(wf_grammar *, const thread *, size_t n);
 thread thread_closed(const frame *up); /* behind a value */
-/* What the value of a key that is not declared has to be; matches: of each pattern, whether it has the key; NULL: none. */
+/* What the value of a key that is not declared has to be; matches: of each pattern, whether the key has it; NULL: none
+ * has. */
 cset other_key_value(wf_grammar *, const alternative *, const bool *matches);
 bool alternative_free(const alternative *); /* of strings: any text, of the right length */
 

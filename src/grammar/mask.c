@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- tries ------------------------------------------------------------------------------------------------------ */
+/* ---- tries ---------------------------------------------------------------------------------------------- */
 
 typedef struct trie_text {
     const unsigned char *p;
@@ -64,7 +64,8 @@ static bool trie_build(trie *t, trie_text *texts, size_t n)
         for (; depth < texts[i].n; depth++) {
             if (!wf_grow(&t->nodes, t->n, &t->cap, sizeof *t->nodes)) return false;
             path[depth] = (uint32_t)t->n;
-            t->nodes[t->n++] = (trie_node){.byte = texts[i].p[depth], .depth = (uint16_t)(depth + 1), .first = (uint32_t)i};
+            t->nodes[t->n++] =
+                (trie_node){.byte = texts[i].p[depth], .depth = (uint16_t)(depth + 1), .first = (uint32_t)i};
         }
         if (depth) t->nodes[path[depth - 1]].n_ids++;
     }
@@ -131,7 +132,7 @@ void wf_token_trie_free(wf_token_trie *t)
     free(t);
 }
 
-/* ---- walks --------------------------------------------------------------------------------------------------------- */
+/* ---- walks ---------------------------------------------------------------------------------------------- */
 
 static void allow(const trie *t, uint32_t first, uint32_t n, uint32_t *bits)
 {
@@ -139,8 +140,8 @@ static void allow(const trie *t, uint32_t first, uint32_t n, uint32_t *bits)
 }
 
 /* Allows all tokens from node begin up to node end that the threads can read; base: depth of the threads. */
-static void walk(wf_grammar *g, const trie *t, uint32_t begin, uint32_t end, unsigned base, const thread *from, size_t n,
-                 uint32_t *bits)
+static void walk(wf_grammar *g, const trie *t, uint32_t begin, uint32_t end, unsigned base, const thread *from,
+                 size_t n, uint32_t *bits)
 {
     enum { LEVELS = 512 };
     const thread *sets[LEVELS];
@@ -171,7 +172,7 @@ static void walk(wf_grammar *g, const trie *t, uint32_t begin, uint32_t end, uns
     grammar_release(g, marks[0]);
 }
 
-/* ---- states of patterns ------------------------------------------------------------------------------------------------ */
+/* ---- states of patterns --------------------------------------------------------------------------------- */
 
 /* What a state of a pattern allows within its string, and where in the trie the string has ended. */
 typedef struct mask_entry {
@@ -236,7 +237,7 @@ static mask_entry *entry_of(wf_grammar *g, const wf_token_trie *t, int32_t state
     return e;
 }
 
-/* ---- masks --------------------------------------------------------------------------------------------------------------- */
+/* ---- masks ---------------------------------------------------------------------------------------------- */
 
 /* The node of the texts that begin so, below a node and its depth; UINT32_MAX: there is none. */
 static uint32_t trie_find(const trie *t, const char *text, size_t n)
@@ -343,7 +344,8 @@ static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *f
         uint32_t *met = grammar_hold(g, (t->all.n / 32 + 1) * sizeof *met);
         for (uint32_t i = 0; from->states && i < from->of->n_patterns; i++)
             if (from->states[i] >= 0) mask_key_pattern(g, t, from, i, &after, met, own);
-        uint32_t quote = from->states ? trie_find(&t->all, "\"", 1) : UINT32_MAX; /* here it is known what the key has */
+        /* at a quote that comes next it is known which patterns the key has */
+        uint32_t quote = from->states ? trie_find(&t->all, "\"", 1) : UINT32_MAX;
         if (quote != UINT32_MAX) {
             forbid(&t->all, quote, own);
             size_t n = threads_step(g, from, 1, '"');
@@ -392,7 +394,8 @@ static void mask(wf_match *m, const wf_token_trie *t, uint32_t *bits)
             mask_free_string(g, t, one, &after, own);
             for (size_t k = 0; k < (t->n_tokens + 31) / 32; k++) bits[k] |= own[k];
         } else if (text && !one->of->texts && n_patterns++ < FEW) mask_pattern(g, t, one->state, &after, bits);
-        else if (clean && one->at == AT_KEY && one->open && one->depth + t->longest < MAX_KEY && (one->of->others == RE_ALL || keys_of_pattern(one->of)))
+        else if (clean && one->at == AT_KEY && one->open && one->depth + t->longest < MAX_KEY &&
+                 (one->of->others == RE_ALL || keys_of_pattern(one->of)))
             mask_open_key(g, t, one, bits);
         else rest[n++] = *one;
     }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- sets of threads ----------------------------------------------------------------------------------------- */
+/* ---- sets of threads ------------------------------------------------------------------------------------ */
 
 static uint32_t seen_words(const alternative *a) { return (a->n_keys + 63) / 64; }
 
@@ -21,7 +21,9 @@ static bool same_frames(const frame *a, const frame *b)
 {
     for (; a != b; a = a->up, b = b->up) {
         if (!a || !b || a->of != b->of || a->count != b->count || !same_extras(a->extras, b->extras)) return false;
-        if (a->of->type == T_OBJECT && a->of->n_keys && memcmp(a->seen, b->seen, seen_words(a->of) * sizeof *a->seen) != 0) return false;
+        if (a->of->type == T_OBJECT && a->of->n_keys &&
+            memcmp(a->seen, b->seen, seen_words(a->of) * sizeof *a->seen) != 0)
+            return false;
     }
     return true;
 }
@@ -46,7 +48,7 @@ static void emit(wf_grammar *g, const thread *t)
     g->scratch[g->n_scratch++] = *t;
 }
 
-/* ---- brackets ---------------------------------------------------------------------------------------------------- */
+/* ---- brackets ------------------------------------------------------------------------------------------- */
 
 /* A value has ended. */
 thread thread_closed(const frame *up)
@@ -75,10 +77,11 @@ static thread item_begin(wf_grammar *g, const frame *f)
     return (thread){.at = AT_VALUE, .up = in, .value = item_of(f->of, f->count)};
 }
 
-/* ---- texts of a list, keys of an object ---------------------------------------------------------------------------- */
+/* ---- texts of a list, keys of an object ----------------------------------------------------------------- */
 
 /* Cuts first to last, which have depth bytes in common, to those with c behind them. */
-static void narrow(const text_list *texts, size_t stride, uint32_t depth, unsigned char c, uint32_t *first, uint32_t *last)
+static void narrow(const text_list *texts, size_t stride, uint32_t depth, unsigned char c, uint32_t *first,
+                   uint32_t *last)
 {
 #define TEXT(i) ((const text_list *)((const char *)texts + (size_t)(i) * stride))
 #define BEFORE(i, than) (TEXT(i)->n <= depth || (unsigned char)TEXT(i)->text[depth] < (than))
@@ -216,7 +219,7 @@ static void key_close(wf_grammar *g, const thread *t)
     emit(g, &next);
 }
 
-/* ---- strings ------------------------------------------------------------------------------------------------------- */
+/* ---- strings -------------------------------------------------------------------------------------------- */
 
 bool alternative_free(const alternative *a) { return !a->texts && a->pattern == RE_ALL; }
 
@@ -321,7 +324,7 @@ static void step_string(wf_grammar *g, const thread *from, unsigned char c)
     }
 }
 
-/* ---- numbers and words ------------------------------------------------------------------------------------------------ */
+/* ---- numbers and words ---------------------------------------------------------------------------------- */
 
 static void step(wf_grammar *, const thread *, unsigned char);
 
@@ -353,14 +356,17 @@ static void step_number(wf_grammar *g, const thread *from, unsigned char c)
     if (number_may_go_on(&t.of->number, whole, t.number, t.n_number)) emit(g, &t);
 }
 
-/* ---- all ----------------------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------------------ */
 
 static void value_begin(wf_grammar *g, const thread *t, unsigned char c)
 {
     for (node a = cset_node(g, t->value); a; a = a->next) {
         thread in = {.of = a, .up = t->up};
         bool digit = c == '-' || (c >= '0' && c <= '9');
-        const char *word = a->type == T_NULL ? "null" : a->type == T_TRUE ? "true" : a->type == T_FALSE ? "false" : NULL;
+        const char *word = a->type == T_NULL    ? "null"
+                           : a->type == T_TRUE  ? "true"
+                           : a->type == T_FALSE ? "false"
+                                                : NULL;
         if (word && *word == (char)c) {
             in.at = AT_WORD, in.word = word + 1, in.of = NULL;
             emit(g, &in);
@@ -372,7 +378,8 @@ static void value_begin(wf_grammar *g, const thread *t, unsigned char c)
             in.state = a->pattern == RE_ALL ? 0 : re_state(g->pool, a->pattern);
             emit(g, &in);
         } else if ((a->type == T_ARRAY && c == '[') || (a->type == T_OBJECT && c == '{')) {
-            frame *f = frame_new(g, &(frame){.of = a, .up = t->up, .required_left = a->n_required, .others = a->others});
+            frame *f = frame_new(
+                g, &(frame){.of = a, .up = t->up, .required_left = a->n_required, .others = a->others});
             if (a->type == T_OBJECT) f->seen = grammar_hold(g, (seen_words(a) + 1) * sizeof *f->seen);
             in.at = c == '[' ? AT_LIST_FIRST : AT_KEY_FIRST, in.up = f, in.of = NULL;
             emit(g, &in);

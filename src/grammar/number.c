@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- decimal numbers -------------------------------------------------------------------------------------- */
+/* ---- decimal numbers ------------------------------------------------------------------------------------ */
 
 bool dec_read(const char *text, size_t n, dec *out)
 {
@@ -67,7 +67,7 @@ dec dec_of_json(wf_grammar *g, const wf_json *v)
     return out;
 }
 
-/* ---- rules -------------------------------------------------------------------------------------------------- */
+/* ---- rules ---------------------------------------------------------------------------------------------- */
 
 void number_low(number_rule *r, const dec *d, bool open)
 {
@@ -126,7 +126,7 @@ void number_both(wf_grammar *g, number_rule *r, const number_rule *more)
     if (more->multiple) multiple_both(g, r, more->multiple, more->scale);
 }
 
-/* ---- ranges of whole numbers, in units of 10^-scale ----------------------------------------------------------- */
+/* ---- ranges of whole numbers, in units of 10^-scale ----------------------------------------------------- */
 
 typedef __int128 wide;
 #define WIDE_MAX ((wide)1 << 110)
@@ -194,7 +194,7 @@ bool number_none(const number_rule *r, bool whole)
     return c > 0 || (c == 0 && (r->low_open || r->high_open));
 }
 
-/* ---- a number that is being written ---------------------------------------------------------------------------- */
+/* ---- a number that is being written --------------------------------------------------------------------- */
 
 static bool in_range(const number_rule *r, const dec *d)
 {
@@ -316,7 +316,8 @@ bool number_may_go_on(const number_rule *r, bool whole, const char *text, int n)
     int scale, most = w.n_frac >= 0 || w.digits[0] == '0' ? 0 : WF_MIN(40, NUMBER_MAX - w.n_whole);
     wide unit;
     bool units = has_unit(r, whole, &scale, &unit);
-    if (w.n_frac > 20 && !number_complete(r, whole, text, n)) return false; /* zeros for ever are no number */
+    /* else it could go on without end, and never be one */
+    if (w.n_frac > 20 && !number_complete(r, whole, text, n)) return false;
     if (units && w.n_frac >= 0 && (whole || w.n_frac > scale || scale == 0)) return false;
     for (int k = 0; k <= most; k++) {
         dec low, high;

@@ -292,7 +292,7 @@ re re_drop_start(re_pool *p, re a)
     return out;
 }
 
-/* ---- derivatives ---------------------------------------------------------------------------------- */
+/* ---- derivatives ---------------------------------------------------------------------------------------- */
 
 static re derive(re_pool *p, re a, unsigned char c)
 {
@@ -337,7 +337,7 @@ re re_derive(re_pool *p, re a, unsigned char c)
     return value;
 }
 
-/* ---- whole texts ------------------------------------------------------------------------------------ */
+/* ---- whole texts ---------------------------------------------------------------------------------------- */
 
 re re_literal(re_pool *p, const char *text, size_t n)
 {
@@ -353,7 +353,7 @@ re re_lengths(re_pool *p, uint32_t min, uint32_t max)
 
 re re_texts_but(re_pool *p, re what) { return re_and(p, re_not(p, what), re_lengths(p, 0, RE_MANY)); }
 
-/* ---- characters as bytes ------------------------------------------------------------------------------ */
+/* ---- characters as bytes -------------------------------------------------------------------------------- */
 
 static size_t utf8_put(uint32_t c, unsigned char out[4])
 {

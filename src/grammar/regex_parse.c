@@ -42,7 +42,7 @@ static uint32_t take_char(parser *s)
     return c;
 }
 
-/* ---- classes of characters -------------------------------------------------------------------------- */
+/* ---- classes of characters ------------------------------------------------------------------------------ */
 
 static void class_add(parser *s, char_class *k, uint32_t first, uint32_t last)
 {
@@ -162,7 +162,8 @@ static uint32_t escaped_char(parser *s)
     }
     if (take(s, "u")) {
         uint32_t c = take_hex(s, 4);
-        if (c >= 0xD800 && c < 0xDC00 && take(s, "\\u")) return 0x10000 + ((c - 0xD800) << 10) + (take_hex(s, 4) & 0x3FF);
+        if (c >= 0xD800 && c < 0xDC00 && take(s, "\\u"))
+            return 0x10000 + ((c - 0xD800) << 10) + (take_hex(s, 4) & 0x3FF);
         return c;
     }
     if (take(s, "x")) return take_hex(s, 2);
@@ -215,7 +216,7 @@ static re parse_class(parser *s)
     return re_chars(s->pool, k->r, k->n);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------ */
+/* ---- the rest ------------------------------------------------------------------------------------------- */
 
 static re parse_group(parser *s)
 {

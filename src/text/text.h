@@ -2,9 +2,8 @@
  *
  * A tokenizer is read from a GGUF vocabulary or a tokenizer.json and read-only afterwards, so any thread may use it.
  * There are three kinds, one file each: spm.c (tokenizer.ggml.model = "llama", SentencePiece's BPE by score), bpe.c
- * ("gpt2", byte-level BPE by merge rank after a split by pattern) and json_model.c (what a tokenizer.json describes, and
- * "gemma4").
- * The table of GGUF's kinds is in tokenizer.c, the table of patterns in pretokenize.c. */
+ * ("gpt2", byte-level BPE by merge rank after a split by pattern) and json_model.c (what a tokenizer.json
+ * describes, and "gemma4"). The table of GGUF's kinds is in tokenizer.c, the table of patterns in pretokenize.c. */
 #ifndef WF_TEXT_H
 #define WF_TEXT_H
 

@@ -63,7 +63,7 @@ static int end(void **state)
     return 0;
 }
 
-/* One answer of tokens drawn from those that are allowed. What makes it longer is drawn less and less often. */
+/* One answer of tokens sampled from those that are allowed; behind some steps what closes goes first. */
 static void walk(wf_grammar *g, const char *schema, uint64_t seed)
 {
     wf_match *m;
@@ -79,7 +79,7 @@ static void walk(wf_grammar *g, const char *schema, uint64_t seed)
         uint32_t id = may[(size_t)(wf_random_unit(seed, 2 * step + 1) * n)];
         static const char closing[] = ",:]}\"";
         for (size_t i = 0; step > 20 && closing[i]; i++)
-            if (bits[(unsigned char)closing[i] / 32] >> ((unsigned char)closing[i] % 32) & 1) id = (unsigned char)closing[i];
+            if (bits[closing[i] / 32] >> (closing[i] % 32) & 1) id = (uint32_t)closing[i];
         wf_text_add(&text, tokens.all[id].p, tokens.all[id].n);
         if (wf_match_read(m, tokens.all[id].p, tokens.all[id].n))
             fail_msg("%s: a token that is allowed does not read: %s", schema, text.data);

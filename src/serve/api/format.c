@@ -1,13 +1,13 @@
-/* format: what an answer has to be, in the ways in which clients of several servers say it, and calls that have to come,
- * as a grammar of the engine. */
+/* format: what an answer has to be, in the ways in which clients of several servers say it, and calls that have to
+ * come, as a grammar of the engine. */
 #include "answers/thoughts.h"
 #include "serve/api/internal.h"
 
 #include <string.h>
 
 #define ONE_OF_THESE                                                                                                   \
-    "response_format, structured_outputs, guided_json, guided_regex, guided_choice, guided_json_object, json_schema and " \
-    "regex exclude each other: send one of them"
+    "response_format, structured_outputs, guided_json, guided_regex, guided_choice, guided_json_object, json_schema "  \
+    "and regex exclude each other: send one of them"
 
 static bool format_set(wf_params *p, enum weft_grammar kind, const wf_json *v, const char *name, wf_http_error *r)
 {
@@ -29,7 +29,8 @@ static bool format_schema(wf_params *p, const wf_json *v, const char *name, wf_h
 
 static bool format_regex(wf_params *p, const wf_json *v, const char *name, wf_http_error *r)
 {
-    if (!wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, name, "%s must have a pattern, which is a string", name);
+    if (!wf_json_is(v, WF_JSON_STRING))
+        return wf_refuse(r, 400, name, "%s must have a pattern, which is a string", name);
     return format_set(p, WEFT_GRAMMAR_REGEX, v, name, r);
 }
 
@@ -59,7 +60,8 @@ static bool format_response(wf_params *p, const wf_json *v, const char *name, wf
     if (strcmp(type, "json_schema"))
         return wf_refuse(r, WF_UNSUPPORTED, name,
                          "response_format %.40s is not supported: send text, json_object or json_schema", type);
-    if (!schema) return wf_refuse(r, 400, name, "response_format json_schema needs {\"json_schema\": {\"schema\": ...}}");
+    if (!schema)
+        return wf_refuse(r, 400, name, "response_format json_schema needs {\"json_schema\": {\"schema\": ...}}");
     return format_schema(p, schema, name, r);
 }
 
@@ -78,8 +80,8 @@ static bool format_outputs(wf_params *p, const wf_json *v, const char *name, wf_
         size_t i = 0;
         while (i < WF_LEN(kinds) && strcmp(kinds[i].name, m->name.text)) i++;
         if (i == WF_LEN(kinds))
-            return wf_refuse(r, WF_UNSUPPORTED, name, "%s with %.40s is not supported: send json, regex or choice", name,
-                             m->name.text);
+            return wf_refuse(r, WF_UNSUPPORTED, name, "%s with %.40s is not supported: send json, regex or choice",
+                             name, m->name.text);
         if (!kinds[i].read(p, &m->value, name, r)) return false;
     }
     return true;
@@ -106,8 +108,8 @@ bool wf_format_begin(wf_params *p, wf_http_error *r)
     if (!p->grammar) return true;
     if (p->tools && !p->required)
         return wf_refuse(r, WF_UNSUPPORTED, "response_format",
-                         "a format of the answer is not supported beside tools that may be called: leave one of them out, or "
-                         "send tool_choice \"none\"");
+                         "a format of the answer is not supported beside tools that may be called: leave one of them "
+                         "out, or send tool_choice \"none\"");
     if (p->continues)
         return wf_refuse(r, WF_UNSUPPORTED, "response_format",
                          "a format of the answer is not supported where it goes on with the last message");
@@ -143,8 +145,8 @@ bool wf_format_calls(const wf_json *tools, const char *name, wf_params *p, wf_ht
     wf_text *out = &p->grammar_text;
     size_t number = 0;
     if (p->grammar)
-        return wf_refuse(r, 400, "tool_choice", "tool_choice that asks for a call and a format of the answer exclude each "
-                                                "other: send one of them");
+        return wf_refuse(r, 400, "tool_choice",
+                         "tool_choice that asks for a call and a format of the answer exclude each other: send one");
     p->grammar = WEFT_GRAMMAR_SCHEMA;
     p->required = true;
     wf_json_print(out, "{'type':'array','minItems':1,'maxItems':%d,'items':{'anyOf':[", p->one_call || name ? 1 : MOST);
