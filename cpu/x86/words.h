@@ -46,10 +46,11 @@ WF_INLINE bool in_order(const uint8_t dtype)
 }
 
 /* The largest size of X as fixed point. With scales of 16 the panels' kernel multiplies the weights by them, which
- * takes bits. */
+ * takes bits: 64 products of Q6_K, up to 32 by 128, or of a grid's, up to 43 by 31, fit int32 with so many. Those of
+ * Q2_K and Q3_K are small. */
 WF_INLINE float most_of(const uint8_t dtype)
 {
-    return in_halves(dtype) ? 8128 : 32512;
+    return in_halves(dtype) && dtype != WF_Q2_K && dtype != WF_Q3_K ? 8128 : 32512;
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
