@@ -65,7 +65,7 @@ static int read_dataset(const wf_opts *o, wf_client_params *p)
                  : !strcmp(name, "sharegpt") ? WF_DATASET_SHAREGPT
                                              : WF_DATASET_CUSTOM;
     p->prompts = !strcmp(form, "auto") ? WF_PROMPTS_AUTO : !strcmp(form, "ids") ? WF_PROMPTS_IDS : WF_PROMPTS_WORDS;
-    if (p->dataset == WF_DATASET_CUSTOM && !wf_opts_has(o, "sharegpt-output-len")) p->text_out = 0;
+    p->text_out = wf_opts_has(o, "random-output-len") ? p->n_out : 0;
     if (p->prompts == WF_PROMPTS_IDS && p->chat)
         return wf_usage(o->command, "WEFT_RANDOM_PROMPTS=ids: chat completions do not accept token ids; use "
                                     "words, or --backend openai");
@@ -185,16 +185,14 @@ static const wf_opt data_rows[] = {
     {0, "num-prompts", "N", "number of requests (default 1000)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
     {0, "random-input-len", "N", "length of random prompts in tokens (default 1024)", WF_OPT_U32, AT(client.n_in), 1,
      16777216},
-    {0, "random-output-len", "N", "output tokens for random prompts (default 128)", WF_OPT_U32, AT(client.n_out), 1,
-     16777216},
+    {0, "random-output-len", "N",
+     "output tokens (default: 128 for random prompts, else what the dataset says; custom without output_tokens: 256)",
+     WF_OPT_U32, AT(client.n_out), 1, 16777216},
     {0, "random-range-ratio", "R",
      "lengths vary uniformly by up to this fraction, 0 to 1, of the given ones (default 0)", WF_OPT_REAL,
      AT(client.range_ratio), 0, 1},
     {0, "random-prefix-len", "N", "length of a prefix that all random prompts share (default 0)", WF_OPT_U32,
      AT(client.n_prefix), 0, 16777216},
-    {0, "sharegpt-output-len", "N",
-     "output tokens for sharegpt and custom (default: from the dataset; custom without output_tokens: 256)", WF_OPT_U32,
-     AT(client.text_out), 1, 16777216},
     {0, "ignore-eos", NULL, "generate exactly the output length", WF_OPT_FLAG, AT(ignore_eos)},
     {0, "temp", "T", "sampling temperature (default 0)", WF_OPT_REAL, AT(client.temperature), 0, 100},
     {0, "extra-body", "JSON", "JSON object merged into each request body", WF_OPT_TEXT, AT(client.extra_body)},

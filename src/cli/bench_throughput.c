@@ -514,7 +514,8 @@ static const wf_opt output_rows[] = {
 static const WF_GROUP(output_group, "Output", output_rows);
 static const wf_opt_group *const groups[] = {
     &wf_group_model,   &wf_group_shape,  &group,            &output_group,      &wf_group_profile, &wf_group_batching,
-    &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
+    &wf_group_draft,   &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general,
+    NULL,
 };
 
 const wf_command wf_cmd_bench_throughput = {

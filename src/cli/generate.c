@@ -314,7 +314,13 @@ void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_
     uint32_t n_decode = ev->n_generated ? ev->n_generated - 1 : 0;
     char cached[64] = "";
     if (ev->n_cached) snprintf(cached, sizeof cached, " (%u of them from the prefix cache)", ev->n_cached);
-    wf_note(o, "prompt %u tokens%s, %.1f tokens/s; generated %u tokens, %.1f tokens/s; on %s",
-            ev->n_prompt, cached, token_rate(ev->n_prompt - ev->n_cached, ev->prompt_ns), ev->n_generated,
+    char drafts[64] = "";
+    struct weft_stats stats;
+    weft_engine_stats(e, &stats);
+    if (stats.draft_tokens)
+        snprintf(drafts, sizeof drafts, " (%llu of %llu guesses right)", (unsigned long long)stats.draft_accepted,
+                 (unsigned long long)stats.draft_tokens);
+    wf_note(o, "prompt %u tokens%s, %.1f tokens/s; generated %u tokens%s, %.1f tokens/s; on %s",
+            ev->n_prompt, cached, token_rate(ev->n_prompt - ev->n_cached, ev->prompt_ns), ev->n_generated, drafts,
             token_rate(n_decode, ev->decode_ns), weft_engine_device(e)->name);
 }

@@ -90,6 +90,14 @@ static const wf_opt batching[] = {
 };
 WF_GROUP(wf_group_batching, "Batching", batching);
 
+static const wf_opt draft[] = {
+    {0, "draft-max", "N",
+     "guess up to N tokens ahead from what the text said before, and verify them in one step, where that is faster: "
+     "for answers that repeat their prompt, such as edited code (default 0: none)",
+     WF_OPT_U32, AT(engine.draft_tokens), 0, 64},
+};
+WF_GROUP(wf_group_draft, "Guessing ahead", draft);
+
 static const wf_opt profile[] = {
     {0, "profile", NULL,
      "record device timestamps. `bench throughput` then reports how long the device idled while work was waiting, and "

@@ -210,7 +210,8 @@ static int cmd_serve(const wf_opts *o)
 static const wf_opt_group *const groups[] = {
     &wf_group_model,    &listen_group,
     &served_group,      &wf_group_sampling_defaults,
-    &wf_group_batching, &limit_group,
+    &wf_group_batching, &wf_group_draft,
+    &limit_group,
     &log_group,         &wf_group_profile,
     &wf_group_context,  &wf_group_device,
     &wf_group_kernels,  &wf_group_testing,

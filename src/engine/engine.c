@@ -148,6 +148,8 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     const wf_limits *l = &e->layout.limits;
     uint64_t began = wf_now_ns();
     e->step_ms = p->step_ms;
+    e->draft_tokens = p->draft_tokens;
+    e->draft_always = debug_of(p).draft_always;
     WF_TRY(wf_layout_make(e->model, p, &e->dev->info, e->dev, &e->layout));
     wf_log(WEFT_LOG_INFO, "plans: %s", e->layout.plan_from);
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));

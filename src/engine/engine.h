@@ -82,6 +82,18 @@ static inline bool wf_constraint_begun(const wf_constraint *c) { return c->gramm
 weft_status wf_constraint_mask(wf_constraint *);             /* fills allowed */
 weft_status wf_constraint_token(wf_constraint *, int32_t id); /* one that came */
 
+/* draft.c: guesses of a request's next tokens, which stand behind those it has. */
+typedef struct wf_draft {
+    uint32_t n;         /* guesses */
+    float known, right; /* how often there were some, and the next one was right: moving averages */
+} wf_draft;
+/* How long steps of decodes alone took. */
+typedef struct wf_draft_cost {
+    double ns;     /* moving average; 0: there was none */
+    uint64_t step; /* the last one */
+} wf_draft_cost;
+enum { WF_DRAFT_BUCKETS = 40 };
+
 struct weft_request {
     struct weft_engine *engine;
     struct weft_request *next;     /* in the inbox, then in the engine's live list */
@@ -95,6 +107,7 @@ struct weft_request {
     wf_stop stop;
     wf_logits_processors processors;
     wf_constraint constraint;
+    wf_draft draft;
     int32_t *stop_ids;
     atomic_bool cancel;
     bool stopped;                  /* a stop text is complete: no text after it is delivered */
@@ -125,12 +138,15 @@ typedef struct wf_step_seq {
     struct weft_request *r; /* NULL: it has ended meanwhile, and its results are dropped */
     uint32_t first, n_tokens, logit0, n_logits; /* tokens from position `first` on; its rows of the logits */
     bool samples;           /* these are its last tokens, so the step gives the next one */
+    uint32_t n_drafts;      /* the last of these tokens that are guesses */
     bool cancelled;         /* r is NULL because it was cancelled: what its tokens left in KV pages is in no cache */
 } wf_step_seq;
 typedef struct wf_step {
     wf_step_seq *seqs;      /* [limits.seqs] */
     uint32_t n_seqs, n_tokens;
     bool have_logits;       /* the host gets logits, for requests that need them */
+    bool have_drafts;       /* what it computes of some sequence ends with guesses */
+    bool decodes;           /* it computes no prompt */
     wf_host ids;            /* [limits.logit_rows] int32_t */
     uint64_t number, start_ns;
 } wf_step;
@@ -145,6 +161,9 @@ struct weft_engine {
     wf_sched sched;
     wf_batch batch;
     uint32_t step_ms;
+    uint32_t draft_tokens; /* most guesses of a sequence; 0: none */
+    bool draft_always;     /* also where they do not pay */
+    wf_draft_cost draft_costs[2][WF_DRAFT_BUCKETS]; /* by rows: of steps beside others, and of steps alone */
     /* a ring; the n_in_flight steps from steps[oldest_step % WF_EXEC_DEPTH] on are in flight */
     wf_step steps[WF_EXEC_DEPTH];
     uint32_t oldest_step, n_in_flight;
@@ -185,6 +204,13 @@ bool wf_engine_unwanted(void *engine);       /* nobody wants the steps in flight
 /* r has ended: steps in flight drop its results. Returns the first position that they compute of it; UINT32_MAX:
  * none. */
 uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, bool cancelled);
+/* draft.c: used by the engine's thread. */
+void wf_draft_guess(struct weft_engine *e, struct weft_request *r); /* after its last token is known */
+void wf_draft_seen(struct weft_request *r, bool right);             /* the token for which there was a guess */
+bool wf_draft_pays(const struct weft_engine *e); /* would steps with guesses give more, though each is waited for? */
+void wf_draft_choose(struct weft_engine *e);     /* how many guesses the next step verifies: sets n_drafts */
+/* A step of decodes alone took so long; alone: none was in flight beside it. */
+void wf_draft_timed(struct weft_engine *e, uint32_t rows, bool alone, uint64_t ns);
 /* request.c: used by the engine's thread. */
 /* Its KV pages go to the host in the next step, or come back. Without host memory they are recomputed, which is not
  * an error. */
@@ -194,8 +220,8 @@ bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
 /* Does its next token need the logits on the host? Otherwise the device samples it. This depends on the request
  * alone, which keeps results batch-invariant. */
 bool wf_request_needs_logits(const struct weft_request *r);
-/* for the device, for the token after the pending ones */
-wf_sampling_params wf_request_sampling(const struct weft_request *r);
+/* for the device, for the token after the pending ones, and after so many guesses */
+wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t guesses);
 /* Samples from logits, or takes the device's token if logits is NULL, and delivers it. Ends the request after its
  * last token. */
 void wf_request_token(struct weft_request *r, const float *logits, int32_t sampled);

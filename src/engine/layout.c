@@ -51,7 +51,7 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
         const char *name;
         uint32_t value, most;
     } ranges[] = {{"page_tokens", p->page_tokens, 1024}, {"max_batched_tokens", p->max_batched_tokens, 65536},
-                  {"n_seqs", p->n_seqs, 65536},
+                  {"n_seqs", p->n_seqs, 65536}, {"draft_tokens", p->draft_tokens, 64},
                   {"tile", p->tile, 65536}, {"threads", p->threads, 4096}};
     WF_TRY(WF_UNUSED(p));
     if (p->debug) WF_TRY(WF_UNUSED(p->debug));

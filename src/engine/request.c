@@ -133,6 +133,7 @@ static weft_status create_request(struct weft_engine *e, const struct weft_reque
     if (s == WEFT_OK) {
         r->engine = e;
         r->end_id = -1;
+        r->draft.known = r->draft.right = 0.5f; /* until it is seen */
         atomic_fetch_add(&e->users, 1);
         r->submit_ns = wf_now_ns();
         wf_detokenizer_init(&r->detokenizer, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
@@ -349,10 +350,11 @@ bool wf_request_needs_logits(const struct weft_request *r)
         (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
 }
 
-wf_sampling_params wf_request_sampling(const struct weft_request *r)
+wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t guesses)
 {
     const struct weft_sampling *s = &r->p.sampling;
-    return (wf_sampling_params){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, wf_seq_length(&r->seq)};
+    uint64_t position = wf_seq_length(&r->seq) + guesses;
+    return (wf_sampling_params){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, position};
 }
 
 static bool is_end(const struct weft_request *r, int32_t id)

@@ -141,6 +141,10 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     e->stats.step_tokens_hist[bucket]++;
     pthread_mutex_unlock(&e->lock);
     wf_startup_step(&e->startup, step->start_ns, step->n_tokens);
+    if (step->decodes) {
+        bool alone = e->n_in_flight == 1 && step->start_ns >= e->completed_ns;
+        wf_draft_timed(e, step->n_tokens, alone, now - start);
+    }
     e->completed_ns = now;
     if (!is_piece(e, step)) return;
     enum { WHOLE = 32 }; /* the next piece is cut so that it takes step_ms at the rate of this one */
@@ -196,12 +200,16 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
 {
     step->n_seqs = 0;
     step->n_tokens = e->batch.n_tokens;
-    step->have_logits = false;
+    step->have_logits = step->have_drafts = false;
+    step->decodes = true;
     for (struct weft_request *r = e->live; r; r = r->next) {
         const wf_seq *q = &r->seq;
         if (!q->n_scheduled) continue;
         step->seqs[step->n_seqs++] = (wf_step_seq){r, q->n_computed, q->n_scheduled, q->logit0, q->n_logits,
-                                                   q->n_computed + q->n_scheduled == wf_seq_length(q), false};
+                                                   q->n_computed + q->n_scheduled - q->n_drafts == wf_seq_length(q),
+                                                   q->n_drafts, false};
+        step->have_drafts |= q->n_drafts > 0;
+        step->decodes &= q->n_scheduled == 1 + q->n_drafts;
         step->have_logits |= q->n_logits && wf_request_needs_logits(r);
         if (!r->start_ns) r->start_ns = wf_now_ns();
     }
@@ -214,8 +222,8 @@ static const wf_sampling_params *sampling_choices(struct weft_engine *e, const w
     memset(e->sampling, 0, e->batch.n_logits * sizeof *e->sampling);
     for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++) {
         if (!p->n_logits || wf_request_needs_logits(p->r)) continue;
-        wf_sampling_params *params = &e->sampling[p->logit0 + p->n_logits - 1];
-        *params = wf_request_sampling(p->r);
+        wf_sampling_params *params = &e->sampling[p->logit0 + p->n_logits - 1 - p->n_drafts];
+        for (uint32_t i = 0; i <= p->n_drafts; i++) params[i] = wf_request_sampling(p->r, i);
         draws |= params->temperature != 0;
     }
     return draws ? e->sampling : NULL;
@@ -224,6 +232,7 @@ static const wf_sampling_params *sampling_choices(struct weft_engine *e, const w
 /* false: there is nothing to compute now. */
 static bool submit_step(struct weft_engine *e)
 {
+    wf_draft_choose(e);
     wf_sched_batch(&e->sched, &e->batch);
     if (!e->batch.n_tokens) return false;
     e->n_in_flight++;
@@ -242,7 +251,7 @@ static bool submit_step(struct weft_engine *e)
         for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
         drop_steps(e);
     } else if (s != WEFT_OK) fail_all(e, s);
-    else wf_sched_advance(&e->sched, !step->have_logits);
+    else wf_sched_advance(&e->sched, !step->have_logits && !step->have_drafts);
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", step->start_ns, wf_now_ns(), step->number, step->n_tokens);
     return true;
 }
@@ -263,6 +272,36 @@ uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, boo
     return first;
 }
 
+static void count_drafts(struct weft_engine *e, uint32_t n, uint32_t accepted)
+{
+    pthread_mutex_lock(&e->lock);
+    e->stats.draft_tokens += n;
+    e->stats.draft_accepted += accepted;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* The tokens that a step gives p's request: one, and one for each guess before it that was right. */
+static void deliver_tokens(struct weft_engine *e, const wf_step_seq *p, const float *logits, const int32_t *ids)
+{
+    struct weft_request *r = p->r;
+    size_t n_vocab = e->model->hp.n_vocab;
+    uint32_t row = p->n_logits - 1 - p->n_drafts, n = 0;
+    for (bool right = true; right; row++) {
+        uint32_t at = r->seq.n_tokens;
+        int32_t guess = r->tokens[at];
+        wf_request_token(r, logits ? logits + row * n_vocab : NULL, ids[row]);
+        if (!p->r) break;
+        right = r->tokens[at] == guess;
+        if (n < r->draft.n) wf_draft_seen(r, right);
+        right = right && n < p->n_drafts && !atomic_load(&r->cancel);
+        n += right;
+    }
+    if (p->n_drafts) count_drafts(e, p->n_drafts, n);
+    if (!p->r) return;
+    wf_sched_accept(&r->seq, n);
+    wf_draft_guess(e, r);
+}
+
 /* Hands logits, or a token, to their request, which may end with them. */
 static void deliver_results(struct weft_engine *e, const wf_step *step, const wf_step_seq *p)
 {
@@ -270,8 +309,6 @@ static void deliver_results(struct weft_engine *e, const wf_step *step, const wf
     size_t n_vocab = e->model->hp.n_vocab;
     const float *logits = step->have_logits && wf_request_needs_logits(r)
         ? (const float *)e->logits.data + p->logit0 * n_vocab : NULL;
-    const int32_t *ids = step->ids.data;
-    uint32_t last = p->n_logits - 1;
     if (r->seq.all_logits && !wf_request_prompt_logits(r, logits, p->n_logits, p->first)) return;
     if (!p->samples) return;
     if (r->p.prefill_only) {
@@ -279,7 +316,7 @@ static void deliver_results(struct weft_engine *e, const wf_step *step, const wf
         return;
     }
     r->seq.n_pending -= r->seq.n_pending > 0;
-    wf_request_token(r, logits ? logits + last * n_vocab : NULL, ids[p->logit0 + last]);
+    deliver_tokens(e, p, logits, (const int32_t *)step->ids.data + p->logit0);
 }
 
 static void complete_step(struct weft_engine *e)
@@ -319,7 +356,7 @@ void wf_engine_step(struct weft_engine *e)
         const wf_step *newest = in_flight(e, e->n_in_flight - 1);
         /* Behind a piece that is short so that it can be cancelled soon, no other one waits. */
         bool ends_soon = is_piece(e, newest) && e->sched.alone && e->sched.alone < e->layout.limits.step_tokens;
-        can_submit = !newest->have_logits && !ends_soon;
+        can_submit = !newest->have_logits && !newest->have_drafts && !ends_soon && !wf_draft_pays(e);
     }
     bool submitted = can_submit && submit_step(e);
     wf_engine_count(e);

@@ -17,7 +17,7 @@ static uint32_t tokens_left(const wf_seq *q)
 
 static uint32_t wanted_logits(const wf_seq *q, uint32_t n_tokens)
 {
-    if (q->all_logits) return n_tokens;
+    if (q->all_logits || (q->n_drafts && is_decoding(q))) return n_tokens;
     return n_tokens && !q->no_logits && q->n_computed + n_tokens == wf_seq_length(q);
 }
 
@@ -99,6 +99,21 @@ static void plan_decodes(wf_sched *s, plan *p)
     p->decodes = p->tokens;
 }
 
+/* Decodes that bring drafts take as many as there is room for; nobody is preempted for them. */
+static void plan_drafts(wf_sched *s, plan *p, bool prompts)
+{
+    for (wf_seq *q = s->running; q; q = q->next) {
+        uint32_t drafts = q->n_scheduled == 1 && is_decoding(q) && !prompts ? q->n_drafts : 0;
+        drafts = WF_MIN(drafts, WF_MIN(s->limits.step_tokens - p->tokens, s->limits.logit_rows - p->logits));
+        if (drafts) {
+            p->tokens--, p->logits--;
+            grant_tokens(s, p, q, most_tokens(s, p, q, 1 + drafts, clears_used_pages), false);
+        }
+        q->n_drafts = drafts ? q->n_scheduled - 1 : 0;
+    }
+    p->decodes = p->tokens;
+}
+
 static bool cuts_prompts(const wf_sched *s)
 {
     return s->p.policy == WF_POLICY_NANOFLOW || s->p.policy == WF_POLICY_SARATHI;
@@ -173,7 +188,7 @@ static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
     uint32_t seq = b->n_seqs++, first = b->n_tokens, p = s->p.page_tokens, n = q->n_scheduled;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t pos = q->n_computed + i, row = b->n_tokens++;
-        bool known = pos < q->n_tokens;
+        bool known = pos < q->n_tokens + q->n_drafts;
         b->in[WF_INPUT_TOKEN][row] = known ? q->tokens[pos] : -1 - (int32_t)q->pending_logit_row;
         b->n_pending += !known;
         b->in[WF_INPUT_POS][row] = (int32_t)pos;
@@ -190,6 +205,11 @@ static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
     b->max_q = WF_MAX(b->max_q, n);
 }
 
+static bool is_decode_row(const wf_seq *q)
+{
+    return is_decoding(q) && !q->n_drafts;
+}
+
 void wf_sched_batch(wf_sched *s, wf_batch *b)
 {
     plan p = {0};
@@ -201,11 +221,12 @@ void wf_sched_batch(wf_sched *s, wf_batch *b)
     const wf_seq *prompt = s->running;
     while (prompt && (is_decoding(prompt) || !tokens_left(prompt))) prompt = prompt->next;
     if (s->p.policy != WF_POLICY_REQUEST || !prompt) plan_decodes(s, &p);
+    plan_drafts(s, &p, prompt);
     plan_prefills(s, &p);
     cut_to_tiles(s, &p);
     for (wf_seq *q = s->running; q; q = q->next)
-        if (q->n_scheduled && is_decoding(q)) add_seq(s, b, q);
+        if (q->n_scheduled && is_decode_row(q)) add_seq(s, b, q);
     b->n_decodes = b->n_tokens;
     for (wf_seq *q = s->running; q; q = q->next)
-        if (q->n_scheduled && !is_decoding(q)) add_seq(s, b, q);
+        if (q->n_scheduled && !is_decode_row(q)) add_seq(s, b, q);
 }

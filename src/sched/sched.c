@@ -178,7 +178,7 @@ static void publish_pages(wf_sched *s, wf_seq *q)
 void wf_sched_advance(wf_sched *s, bool pending)
 {
     for (wf_seq *q = s->running; q; q = q->next) {
-        uint32_t end = q->n_computed + q->n_scheduled;
+        uint32_t end = q->n_computed + q->n_scheduled - q->n_drafts;
         s->n_recomputed += q->most_computed > q->n_computed ? WF_MIN(end, q->most_computed) - q->n_computed : 0;
         q->n_computed = end;
         q->most_computed = WF_MAX(q->most_computed, end);
@@ -186,12 +186,19 @@ void wf_sched_advance(wf_sched *s, bool pending)
         wf_sched_release_passed(s, q);
         bool sampled = q->n_scheduled && q->n_logits && !q->no_logits && end == wf_seq_length(q) && end < q->max_tokens;
         wf_fair_computed(s, q, sampled);
-        if (!pending || !sampled) continue;
+        if (!pending || !sampled || q->n_drafts) continue;
         q->n_pending++;
         q->pending_logit_row = q->logit0 + q->n_logits - 1;
     }
     wf_sched_clear_swaps(s);
     s->step++;
+}
+
+void wf_sched_accept(wf_seq *q, uint32_t n)
+{
+    q->n_computed += n;
+    q->most_computed = WF_MAX(q->most_computed, q->n_computed);
+    q->client->served += (int64_t)n * WF_FAIR_OUTPUT;
 }
 
 /* ---- the end ------------------------------------------------------------------------------------------------- */

@@ -27,6 +27,9 @@
  * tile (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens
  * that the previous step will sample count as present, although only the device knows them ("pending" tokens).
  *
+ * Drafts. A decode may bring guesses of the tokens after it, which the step computes and samples like a prompt's rows,
+ * if no prompt waits and there is memory for them. Those that prove wrong are computed again, over the same slots.
+ *
  * Not thread-safe: the engine's thread is the only user. */
 #ifndef WF_SCHED_H
 #define WF_SCHED_H
@@ -119,6 +122,9 @@ typedef struct wf_seq {
     uint64_t prefix;        /* block id of the last of them, see prefix.h */
     /* in the batch just formed: tokens; first row and number of rows of logits */
     uint32_t n_scheduled, logit0, n_logits;
+    /* guesses behind the n_tokens known ones, in tokens[]: so many the caller has, and after wf_sched_batch so many are
+     * in the step, each with logits of its own; 0 with pending tokens */
+    uint32_t n_drafts;
     uint32_t pending_logit_row; /* row of logits, in the step formed last, that gives token n_tokens + n_pending - 1 */
 } wf_seq;
 
@@ -211,6 +217,8 @@ void wf_sched_batch(wf_sched *s, wf_batch *b);
  * device samples their next tokens; when the caller learns one it appends it to the sequence and decrements
  * n_pending. */
 void wf_sched_advance(wf_sched *s, bool pending);
+/* n of the drafts of the last step are what the tokens before them sampled: they count as computed. */
+void wf_sched_accept(wf_seq *q, uint32_t n);
 /* The host has no memory for the pages of q: its tokens will be recomputed. */
 void wf_sched_discard(wf_sched *s, wf_seq *q);
 /* Leading pages of a table that the windows of the next token have passed, and of these those that they never pass. */

@@ -346,7 +346,7 @@ class Misbehaving(cli.TestCase):
         self.assertEqual(r.code, 0, r.err)
         self.assertEqual({b["prompt"] for b in bodies}, {"How are you?", "And she?"})  # and one once more: three are wanted
         self.assertEqual({b["max_tokens"] for b in bodies}, {9})  # as many as /tokenize counts in "fine"
-        _, bodies = run(json.dumps(talk), "sharegpt", "--sharegpt-output-len", 4)
+        _, bodies = run(json.dumps(talk), "sharegpt", "--random-output-len", 4)
         self.assertEqual({b["max_tokens"] for b in bodies}, {4})
         _, bodies = run("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,3,8\nXXX,5,2\nXXX,4,1\nXXX,9,9\n", "sharegpt")
         self.assertEqual([(len(b["prompt"]), b["max_tokens"]) for b in bodies], [(3, 8), (5, 2), (4, 1)])

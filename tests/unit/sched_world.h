@@ -12,6 +12,8 @@
  * In worlds with windows, only slots within them are compared, and no sequence holds more pages than its windows and a
  * step need. Sequences may have several page tables; what a slot holds then depends on the table.
  *
+ * Other worlds guess tokens ahead, rightly or not: what wrong guesses leave in slots is never attended to.
+ *
  * Asynchronous worlds learn a step's tokens when the next step has been formed; until then the scheduler sees UNKNOWN
  * in their place. */
 #ifndef SCHED_WORLD_H
@@ -60,9 +62,10 @@ typedef struct world {
     int sent, ended, steps, moved, pending, torn; /* torn: steps whose activations covered pages that others used */
     uint32_t most_running, most_held, most_used; /* pages of one sequence, and of all */
     uint64_t most_bytes; /* that pages in use and activations took in a step */
-    uint64_t again; /* tokens computed again */
+    uint64_t again; /* tokens computed again, guesses aside */
+    int guessed, right;
     bool spacious; /* never short of pages */
-    bool unlucky;
+    bool unlucky, guesses;
 } world;
 
 static const wf_limits tight = {
@@ -97,10 +100,16 @@ static bool denied(void)
 
 /* ---- simulation ---------------------------------------------------------------------------------------------- */
 
+static uint32_t length(const wf_seq *q)
+{
+    return q->n_tokens + q->n_pending;
+}
+
 static uint64_t chain(const sim *r, uint32_t n)
 {
     uint64_t h = 0;
-    for (uint32_t i = 0; i < n; i++) h = wf_random(h, (uint32_t)r->truth[i]);
+    for (uint32_t i = 0; i < n; i++)
+        h = wf_random(h, (uint32_t)(i < r->q.n_tokens || !r->q.n_drafts ? r->truth : r->tokens)[i]);
     return h;
 }
 
@@ -151,8 +160,8 @@ static void simulate_swaps(world *w, bool out)
 static void check_token(world *w, const sim *r, uint32_t pos, int32_t slot)
 {
     int32_t token = w->b.in[WF_INPUT_TOKEN][w->row_at[slot]];
-    if (pos < r->q.n_tokens) {
-        assert_int_equal(token, r->truth[pos]);
+    if (pos < r->q.n_tokens + r->q.n_drafts) {
+        assert_int_equal(token, (pos < r->q.n_tokens ? r->truth : r->tokens)[pos]);
         return;
     }
     assert_int_equal(pos, r->q.n_tokens + r->q.n_pending - 1);
@@ -174,6 +183,7 @@ static void simulate_tokens(world *w)
                 check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
                 w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1) + t;
             }
+            if (i >= length(q)) continue; /* a guess */
             w->again += r->computed[i];
             r->computed[i] = true;
         }
@@ -213,11 +223,6 @@ static void simulate_activations(world *w)
 }
 
 /* ---- rules of every step ------------------------------------------------------------------------------------- */
-
-static uint32_t length(const wf_seq *q)
-{
-    return q->n_tokens + q->n_pending;
-}
 
 static bool decoding(const wf_seq *q)
 {
@@ -311,7 +316,7 @@ static void check_turns(world *w)
 static void check_tiles(world *w)
 {
     uint32_t decodes = 0, over = w->b.n_tokens % w->s.p.tile;
-    for (const wf_seq *q = w->s.running; q; q = q->next) decodes += decoding(q) && q->n_scheduled;
+    for (const wf_seq *q = w->s.running; q; q = q->next) decodes += decoding(q) ? q->n_scheduled : 0;
     if (w->s.p.policy > WF_POLICY_SARATHI || w->b.n_tokens < w->s.p.tile) return;
     assert_true(!over || over >= w->b.n_tokens - decodes);
 }
@@ -392,12 +397,26 @@ static void note_step(world *w)
         sim *r = (sim *)q;
         if (!q->n_scheduled) continue;
         if (r->began < 0) r->began = w->steps;
-        bool chooses = q->n_computed + q->n_scheduled == length(q);
-        if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_scheduled : !q->no_logits);
+        bool chooses = q->n_computed + q->n_scheduled - q->n_drafts == length(q);
+        if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_scheduled : !q->no_logits + q->n_drafts);
+        w->guessed += (int)q->n_drafts;
         w->now.sync |= q->all_logits;
         for (uint32_t k = 0; k < q->n_logits && q->logit0 + k < MOST; k++) w->now.chooser[q->logit0 + k] = r;
         w->now.part[w->now.n].chooses = chooses;
         w->now.part[w->now.n++].r = r;
+    }
+}
+
+/* Guesses of all that can be guessed, of which many are right. */
+static void guess(world *w, uint64_t seed)
+{
+    for (sim *r = w->alive; r; r = r->link) {
+        wf_seq *q = &r->q;
+        uint64_t x = wf_random(seed, (uint64_t)w->steps << 20 | r->truth[0] << 8 | q->n_tokens);
+        q->n_drafts = q->all_logits || q->n_tokens + 1 >= q->max_tokens ? 0
+            : (uint32_t)WF_MIN(x % 6, q->max_tokens - q->n_tokens - 1ull);
+        for (uint32_t i = 0; i < q->n_drafts; i++)
+            r->tokens[q->n_tokens + i] = r->truth[q->n_tokens + i] + ((x >> 8) % 8 == i);
     }
 }
 
@@ -408,8 +427,16 @@ static void complete_step(world *w, sim_step *f)
         if (!r || !f->part[i].chooses) continue;
         wf_seq *q = &r->q;
         q->n_pending -= q->n_pending > 0;
-        if (q->n_tokens >= r->want) end_request(w, r, true);
-        else r->tokens[q->n_tokens] = r->truth[q->n_tokens], q->n_tokens++;
+        uint32_t n = 0, drafts = q->n_drafts;
+        for (bool right = true; r && right;) {
+            int32_t token = r->truth[q->n_tokens];
+            right = n < drafts && r->tokens[q->n_tokens] == token;
+            if (q->n_tokens >= r->want) end_request(w, r, true), r = NULL;
+            else r->tokens[q->n_tokens++] = token, n += right;
+        }
+        w->right += (int)n;
+        if (r && n) wf_sched_accept(q, n);
+        for (uint32_t k = 0; r && k < n; k++) r->computed[q->n_computed - 1 - k] = true;
     }
     f->n = 0;
 }
@@ -437,6 +464,7 @@ static void close_world(world *w)
 static void step(world *w)
 {
     w->steps++;
+    if (w->guesses) guess(w, w->s.p.shuffle_pages);
     test_alloc_denied = w->unlucky ? denied : NULL;
     wf_sched_batch(&w->s, &w->b);
     test_alloc_denied = NULL;
@@ -495,6 +523,7 @@ static void run_world(world *w, uint64_t seed, int n_requests, bool cancel)
     }
     assert_true(w->s.prefix_hits <= w->s.prefix_queries);
     assert_int_equal(w->pending > 0, w->ahead);
+    assert_true(!w->guesses || (w->right > 0 && w->guessed > w->right));
 }
 
 /* Returns how many were preempted. */
@@ -503,7 +532,7 @@ static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64
 {
     world w;
     open_world(&w, l, policy, tile, seed);
-    w.ahead = ahead;
+    w.ahead = ahead, w.guesses = !ahead && seed / 4 % 2;
     run_world(&w, seed, n_requests, cancel);
     int moved = w.moved;
     *torn += w.torn;

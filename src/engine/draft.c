@@ -1,0 +1,119 @@
+/* draft: guesses the next tokens of a sequence by looking them up in what it said before (prompt lookup), and decides
+ * how many a step verifies. The step computes a guess like a prompt's row and samples behind each, so that what comes
+ * is what would have come without: guesses decide how long it takes, and nothing else.
+ *
+ * A step with guesses gives more tokens and takes longer, and the next one cannot be formed while it runs. Whether that
+ * pays is computed from what was seen: how often guesses were right, which shows whether they are verified or not, and
+ * how long steps of so many rows took. */
+#include "engine/engine.h"
+
+enum { MATCH_LEAST = 2, MATCH_MOST = 8, LOOK_BACK = 1 << 15, AGE_MOST = 512 };
+static const double GAIN_LEAST = 1.05; /* below it waiting for each step is not worth the noise of the estimate */
+
+/* Writes the n tokens after the last place that ends like t[0 .. len) behind t, the longest match first. Returns n, or
+ * 0: no place does. */
+static uint32_t look_up(int32_t *t, uint32_t len, uint32_t n)
+{
+    uint32_t best = MATCH_LEAST - 1, at = 0, first = len > LOOK_BACK ? len - LOOK_BACK : 0;
+    for (uint32_t end = len - 1; end > first && best < MATCH_MOST; end--) {
+        uint32_t same = 0;
+        while (same < MATCH_MOST && same < end - first && t[end - 1 - same] == t[len - 1 - same]) same++;
+        if (same > best) best = same, at = end;
+    }
+    for (uint32_t i = 0; at && i < n; i++) t[len + i] = t[at + i]; /* what repeats goes on to */
+    return at ? n : 0;
+}
+
+/* So many tokens of an answer more may come than the one that is sure. */
+static uint32_t most_drafts(const struct weft_engine *e, const struct weft_request *r)
+{
+    uint32_t left = r->seq.max_tokens - r->seq.n_tokens;
+    return left ? WF_MIN(left - 1, e->draft_tokens) : 0;
+}
+
+void wf_draft_guess(struct weft_engine *e, struct weft_request *r)
+{
+    wf_draft *d = &r->draft;
+    d->n = !e->draft_tokens || r->seq.all_logits ? 0 : look_up(r->tokens, r->seq.n_tokens, most_drafts(e, r));
+    d->known += ((d->n > 0) - d->known) / 16;
+}
+
+void wf_draft_seen(struct weft_request *r, bool right)
+{
+    r->draft.right += (right - r->draft.right) / 8;
+}
+
+/* ---- how many ------------------------------------------------------------------------------------------------ */
+
+/* Four buckets an octave. */
+static uint32_t bucket_of(uint32_t rows)
+{
+    uint32_t octave = 0;
+    while (rows >> octave > 7) octave++;
+    return WF_MIN(octave * 4 + (rows >> octave), (uint32_t)WF_DRAFT_BUCKETS - 1);
+}
+
+void wf_draft_timed(struct weft_engine *e, uint32_t rows, bool waits, uint64_t ns)
+{
+    wf_draft_cost *c = &e->draft_costs[waits][bucket_of(rows)];
+    c->ns += ((double)ns - c->ns) / (c->ns > 0 ? 8 : 1);
+    c->step = e->stats.steps;
+}
+
+/* What a step of so many rows takes for which the host waits. One that was not seen for long is taken for as fast as
+ * the next smaller one, so that it is tried; 0: nothing is known. */
+static double cost_of(const struct weft_engine *e, uint32_t rows)
+{
+    for (uint32_t b = bucket_of(rows) + 1; b--;) {
+        const wf_draft_cost *c = &e->draft_costs[true][b];
+        if (c->ns > 0 && e->stats.steps - c->step < AGE_MOST) return c->ns;
+        if (e->draft_costs[false][b].ns > 0) return e->draft_costs[false][b].ns;
+    }
+    return 0;
+}
+
+/* Tokens that n guesses give on average. */
+static double gain_of(const wf_draft *d, uint32_t n)
+{
+    double all = 0, chance = 1;
+    for (uint32_t i = 0; i < n; i++) all += chance *= d->right;
+    return all;
+}
+
+/* The number of guesses a sequence that gives the most tokens a second; 0: none gives more than steps without. known:
+ * their guesses are; else they are as likely as they were. */
+static uint32_t best_number(const struct weft_engine *e, bool known)
+{
+    double plain = 0, best = 0;
+    uint32_t number = 0, n = 0;
+    for (uint32_t k = 0; k <= e->draft_tokens; k = k ? 2 * k : 1) {
+        double tokens = 0, rows = 0;
+        for (const struct weft_request *r = e->live; r; r = r->next) {
+            if (r->seq.state != WF_SEQ_RUNNING || r->seq.n_tokens < r->n_prompt) continue;
+            uint32_t most = WF_MIN(k, known ? r->draft.n : most_drafts(e, r));
+            double part = known ? 1 : r->draft.known;
+            n += !k;
+            rows += 1 + part * most;
+            tokens += 1 + part * gain_of(&r->draft, most);
+        }
+        double ns = k ? cost_of(e, (uint32_t)(rows + 0.5)) : e->draft_costs[false][bucket_of(n)].ns;
+        if (!(ns > 0)) return 0;
+        if (!k) plain = best = tokens / ns * GAIN_LEAST;
+        else if (tokens / ns > best) best = tokens / ns, number = k;
+    }
+    return best > plain ? number : 0;
+}
+
+bool wf_draft_pays(const struct weft_engine *e)
+{
+    return e->draft_tokens && e->live && (e->draft_always || best_number(e, false));
+}
+
+void wf_draft_choose(struct weft_engine *e)
+{
+    for (struct weft_request *r = e->live; r; r = r->next) r->seq.n_drafts = 0;
+    if (!e->draft_tokens) return;
+    uint32_t n = e->draft_always ? e->draft_tokens : best_number(e, true);
+    for (struct weft_request *r = e->live; r; r = r->next)
+        if (!r->seq.n_pending) r->seq.n_drafts = WF_MIN(n, r->draft.n);
+}

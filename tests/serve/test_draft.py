@@ -1,0 +1,58 @@
+"""Guesses of tokens ahead (--draft-max) change how long an answer takes, and nothing of it."""
+import serve
+from serve import Server, at_once
+
+PROMPTS = ["Tom has a red ball. Lily has a red ball. Tom has", "One day, one day, one day, one", "1 2 3 1 2 3 1 2"]
+MORE = [{"temperature": 0}, {"temperature": 0.8, "seed": 3}, {"temperature": 1, "seed": 4, "n": 3, "top_k": 20}, {"temperature": 0, "logprobs": 2},
+        {"temperature": 0.5, "seed": 5, "repetition_penalty": 1.05}, {"temperature": 0, "stop": [" red", "big"]}, {"temperature": 0, "max_tokens": 2},
+        {"temperature": 0, "guided_regex": "( (a|b|ab)){30}", "max_tokens": 200}, {"temperature": 0, "ignore_eos": True, "max_tokens": 400},
+        {"prompt": [5, 6, 7, 5, 6, 7, 5, 6], "temperature": 0, "echo": True, "logprobs": 1}]
+ARGS = ["--max-num-seqs", 16, "-c", 512, *serve.ONE_ROUNDING]
+
+
+def answers(server):
+    """One after another, then all at the same time."""
+    asked = [{"prompt": p, "max_tokens": 60, **m} for p in PROMPTS for m in MORE]
+
+    def ask(i):
+        reply = server.post("/v1/completions", asked[i])
+        assert reply.status == 200, reply.body
+        got[i] = [{k: c[k] for k in ("text", "finish_reason", "logprobs")} for c in reply.json["choices"]]
+
+    got = {}
+    for i in range(len(asked)):
+        ask(i)
+    alone, got = got, {}
+    at_once(len(asked), ask)
+    return alone, got
+
+
+class Draft(serve.cli.TestCase):
+    def test_same_answers(self):
+        plain, busy = Server(*ARGS), Server(*ARGS, "--draft-max", 5, env={"WEFT_DRAFT_ALWAYS": "1"})
+        try:
+            want, got = answers(plain), answers(busy)
+            self.assertEqual(want[0], got[0])
+            self.assertEqual(want[0], got[1])
+            seen = busy.metrics()
+            guessed, right = (seen[f"spec_decode_num_{w}_tokens_total"] for w in ("draft", "accepted"))
+            self.assertGreater(right, 200)
+            self.assertGreater(guessed, right)
+            self.assertEqual(plain.metrics()["spec_decode_num_draft_tokens_total"], 0)
+        finally:
+            plain.end()
+            busy.end()
+
+    def test_fewer_steps(self):
+        """What repeats itself is guessed: the steps become fewer by the guesses that were right."""
+        server = Server(*ARGS, "--draft-max", 8, env={"WEFT_DRAFT_ALWAYS": "1"})
+        try:
+            server.post("/v1/completions", {"prompt": "a", "guided_regex": "( (red|green|blue) ball){30}", "temperature": 0, "max_tokens": 120})
+            seen = server.metrics()
+            self.assertLess(seen["iteration_tokens_total_count"], 40)
+        finally:
+            server.end()
+
+
+if __name__ == "__main__":
+    serve.main()
