@@ -1,6 +1,6 @@
 /* batch_invariance: with `deterministic`, a request gives the same tokens and the same bits of their log probabilities
  * alone and among others, however its prompt is cut, whoever else is in its steps, by whatever plan they run, with a
- * prompt from the prefix cache and after it was preempted. All ways are compared with one: alone, one queue, nothing
+ * prompt from the prefix cache, with guesses of its next tokens, and after it was preempted. All ways are compared with one: alone, one queue, nothing
  * kept from before.
  *
  * Usage: batch_invariance DEVICE SOURCES   (DEVICE as golden)
@@ -8,7 +8,7 @@
 #include "support/build_once.h"
 #include "support/data.h"
 #include "support/skip.h"
-#include <weft/weft.h>
+#include <weft/debug.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +74,8 @@ typedef struct way {
     struct weft_engine_params p; /* besides what all have */
 } way;
 
+static const struct weft_debug always = {.draft_always = true};
+
 /* Most prompts are cut anywhere, and most wait for their turn. */
 static const way ways[] = {
     {"together", false, false, {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true}},
@@ -84,10 +86,10 @@ static const way ways[] = {
      false,
      true,
      {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true}},
-    {"two nano-batches, preempted, prefixes reused",
+    {"two nano-batches, preempted, prefixes reused, guessed ahead",
      true,
      true,
-     {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 2}},
+     {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 61, .nano_batches = 2, .draft_tokens = 4, .debug = &always}},
 };
 
 enum { ALL = sizeof ways / sizeof *ways, QUEUES = 2 };
@@ -131,6 +133,7 @@ static bool did(const struct weft_engine *e, const way *w)
     struct weft_stats s;
     weft_engine_stats(e, &s);
     if (w->preempts && !s.preempted) return printf("%s: nothing was preempted\n", w->name), false;
+    if (w->p.draft_tokens && !s.draft_accepted) return printf("%s: no guess was right\n", w->name), false;
     if (w->twice && !s.prefix_hits) return printf("%s: no prefix was reused\n", w->name), false;
     return true;
 }
