@@ -170,6 +170,7 @@ struct weft_engine {
     uint64_t n_submitted, completed_ns; /* steps submitted so far; when the last one completed */
     wf_timeline *timeline;
     wf_sampling_params *sampling; /* [limits.logit_rows], of the step being submitted */
+    bool *wanted;                 /* the same: rows of logits that the host wants */
     wf_host logits;                /* float [limits.logit_rows, n_vocab]; at most one step in flight has logits */
     wf_token_logit *scratch;
     struct weft_request *live;     /* requests taken from the inbox; engine's thread only */

@@ -229,6 +229,16 @@ static const wf_sampling_params *sampling_choices(struct weft_engine *e, const w
     return draws ? e->sampling : NULL;
 }
 
+/* The rows of logits that requests need on the host; NULL: none. */
+static const bool *wanted_logits(struct weft_engine *e, const wf_step *step)
+{
+    if (!step->have_logits) return NULL;
+    memset(e->wanted, 0, e->batch.n_logits * sizeof *e->wanted);
+    for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
+        if (wf_request_needs_logits(p->r)) memset(e->wanted + p->logit0, true, p->n_logits * sizeof *e->wanted);
+    return e->wanted;
+}
+
 /* false: there is nothing to compute now. */
 static bool submit_step(struct weft_engine *e)
 {
@@ -244,7 +254,8 @@ static bool submit_step(struct weft_engine *e)
     for (size_t i = 0; s == WEFT_OK && i < e->sched.n_swaps; i++)
         s = wf_request_swap(request_of(e->sched.swaps[i].q), &e->sched.swaps[i]);
     wf_step_io io = {.sampling = sampling_choices(e, step), .ids = step->ids.data, .logits = step->have_logits
-                     ? e->logits.data : NULL, .copies = e->swaps.list, .n_copies = e->swaps.n};
+                     ? e->logits.data : NULL, .wanted = wanted_logits(e, step), .copies = e->swaps.list,
+                     .n_copies = e->swaps.n};
     if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, &io);
     wf_swaps_submitted(&e->swaps);
     if (s == WEFT_ERR_CANCELLED) { /* who looks at a step has broken it off, since nobody wants it */

@@ -96,13 +96,19 @@ static weft_status run_download(wf_exec *e, const wf_submission *now, const wf_c
                   : c->node->when == WF_WHEN_LOGITS ? (uint8_t *)now->io->logits
                                                     : now->f->recomputed.data;
     wf_command_view(&e->to, &now->f->step, rows, &c->in[0], &v);
-    /* Rows without gaps go in one piece. */
+    const bool *wanted = c->node->when == WF_WHEN_LOGITS && now->io->wanted ? now->io->wanted + rows.first : NULL;
     uint64_t row = wf_dtype_bytes(v.dtype, v.cols), pitch = wf_dtype_bytes(v.dtype, v.stride);
-    uint32_t step = pitch == row ? v.rows : 1;
-    for (uint32_t i = 0; i < v.rows; i += step) {
-        bool last = i + step >= v.rows;
-        WF_TRY(wf_read(e->queues[c->nano->queue], v.buf, v.offset + i * pitch, to + (rows.first + i) * row, row * step,
-                       o->waits, i ? 0 : o->n_waits, last ? o->end : NULL));
+    wf_queue *q = e->queues[c->nano->queue];
+    uint32_t end = v.rows, n_waits = o->n_waits;
+    while (wanted && end && !wanted[end - 1]) end--;
+    if (!end) return wf_mark(q, o->waits, n_waits, o->end);
+    for (uint32_t i = 0, n; i < end; i += n) {
+        n = 1;
+        if (wanted && !wanted[i]) continue;
+        while (pitch == row && i + n < end && (!wanted || wanted[i + n])) n++; /* rows without gaps go in one piece */
+        WF_TRY(wf_read(q, v.buf, v.offset + i * pitch, to + (rows.first + i) * row, row * n, o->waits, n_waits,
+                       i + n >= end ? o->end : NULL));
+        n_waits = 0; /* a queue keeps the order */
     }
     return WEFT_OK;
 }

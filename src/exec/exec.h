@@ -37,6 +37,7 @@ typedef struct wf_step_io {
     int32_t *ids; /* [b->n_logits], the sampled token of each, or NULL; 4 bytes per row to read back instead of a row of
                      logits */
     float *logits;        /* [b->n_logits, vocabulary], or NULL */
+    const bool *wanted;   /* [b->n_logits], the rows of logits that come to the host; NULL: all */
     const wf_page_copy *copies; /* all that go out come before all that come in */
     size_t n_copies;
 } wf_step_io;
