@@ -525,6 +525,7 @@ struct weft_event {
     uint32_t n_cached;           /* prompt tokens found in the prefix cache */
     uint64_t queue_ns, prompt_ns,
         decode_ns; /* in the queue; from the first step to the first token; from there to the end */
+    uint32_t stop_text; /* which of the stop texts ended it, from 1 on; 0: none did */
 };
 /* Called on the engine's thread, one event at a time. It must not block for long, because all requests wait for it, and
  * must not call weft_wait or weft_engine_close. It may call weft_cancel, weft_submit, weft_request_free and weft_next.

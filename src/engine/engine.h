@@ -110,7 +110,6 @@ struct weft_request {
     wf_draft draft;
     int32_t *stop_ids;
     atomic_bool cancel;
-    bool stopped;                  /* a stop text is complete: no text after it is delivered */
     int32_t end_id;                /* the token that ended it; -1: none has */
     bool detached;                 /* freed by its owner in a callback: no more events */
     uint64_t submit_ns, start_ns, first_ns;

@@ -374,7 +374,7 @@ static weft_status emit_token(struct weft_request *r, int32_t id, const float *l
         ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top,
             ev.logprob = wf_logprob(logits, n_vocab, id, ev.n_top, top);
     WF_TRY(wf_detokenizer_add(&r->detokenizer, id, &ev.text, &ev.text_len));
-    WF_TRY(wf_stop_add(&r->stop, n_new >= r->p.min_tokens, ev.text, ev.text_len, &ev.text, &ev.text_len, &r->stopped));
+    WF_TRY(wf_stop_add(&r->stop, n_new >= r->p.min_tokens, ev.text, ev.text_len, &ev.text, &ev.text_len));
     return emit_event(r, ev);
 }
 
@@ -407,7 +407,7 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t sampl
     if (s == WEFT_OK && r->constraint.grammar) s = wf_constraint_token(&r->constraint, id);
     if (s == WEFT_OK) s = emit_token(r, id, logits);
     if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
-    else if (r->stopped || (wf_constraint_begun(&r->constraint) && wf_match_over(r->constraint.match)))
+    else if (r->stop.found || (wf_constraint_begun(&r->constraint) && wf_match_over(r->constraint.match)))
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
     else if (r->p.max_tokens && q->n_tokens - r->n_prompt == r->p.max_tokens)
         wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
@@ -431,7 +431,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     wf_swaps_release(&e->swaps, &r->host);
     wf_engine_count(e); /* so that a callback of DONE sees up-to-date statistics */
     weft_status tail = WEFT_OK;
-    for (int part = 0; part < 2 && tail == WEFT_OK && !r->stopped; part++) {
+    for (int part = 0; part < 2 && tail == WEFT_OK && !r->stop.found; part++) {
         /* What could have become a stop text, then an incomplete character: both were held back. */
         struct weft_event ev = {.kind = WEFT_EVENT_TOKEN, .id = -1, .position = r->seq.n_tokens - 1, .message = ""};
         ev.text_len = part ? wf_detokenizer_end(&r->detokenizer, &ev.text) : wf_stop_end(&r->stop, &ev.text);
@@ -444,7 +444,8 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
                                       .status = status, .message = text, .position = r->seq.n_tokens - 1,
                                       .n_prompt = r->n_prompt, .n_generated = r->seq.n_tokens - r->n_prompt,
                                       .n_cached = r->seq.n_cached, .queue_ns = start - r->submit_ns,
-                                      .prompt_ns = first - start, .decode_ns = now - first});
+                                      .prompt_ns = first - start, .decode_ns = now - first,
+                                      .stop_text = (uint32_t)r->stop.found});
     pthread_mutex_lock(&e->lock);
     r->state = WF_REQUEST_DONE;
     r->status = status;

@@ -26,16 +26,16 @@ void wf_stop_free(wf_stop *s)
     free(s->held.data);
 }
 
-/* The stop text that begins first, and of these the longest. false: none is complete. */
-static bool find(const wf_stop *s, size_t *at, size_t *len)
+/* The number, from 1 on, of the stop text that begins first, and of these the longest. 0: none is complete. */
+static size_t find(const wf_stop *s, size_t *at, size_t *len)
 {
-    bool found = false;
+    size_t found = 0;
     for (size_t i = 0; i < s->n && s->held.len; i++) {
         size_t n = strlen(s->texts[i]);
         const char *hit = memmem(s->held.data, s->held.len, s->texts[i], n);
         size_t pos = hit ? (size_t)(hit - s->held.data) : 0;
         if (!hit || (found && (pos > *at || (pos == *at && n <= *len)))) continue;
-        found = true, *at = pos, *len = n;
+        found = i + 1, *at = pos, *len = n;
     }
     return found;
 }
@@ -52,20 +52,19 @@ static size_t open_tail(const wf_stop *s)
     return longest;
 }
 
-weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len,
-                        bool *found)
+weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len)
 {
     size_t at = 0, n = 0;
-    *out = text, *out_len = len, *found = false;
+    *out = text, *out_len = len;
     if (!s->n) return WEFT_OK;
     s->held.len -= s->n_shown; /* what the last call delivered */
     if (s->n_shown) memmove(s->held.data, s->held.data + s->n_shown, s->held.len);
     s->n_shown = 0;
     wf_text_add(&s->held, text, len);
     if (s->held.failed) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for text");
-    *found = armed && find(s, &at, &n);
-    if (*found) s->held.len = at + (s->include ? n : 0); /* the rest is never delivered */
-    s->n_shown = s->held.len - (*found || !armed ? 0 : open_tail(s));
+    if (armed) s->found = find(s, &at, &n);
+    if (s->found) s->held.len = at + (s->include ? n : 0); /* the rest is never delivered */
+    s->n_shown = s->held.len - (s->found || !armed ? 0 : open_tail(s));
     *out = s->held.data;
     *out_len = s->n_shown;
     return WEFT_OK;

@@ -33,13 +33,13 @@ typedef struct wf_stop {
     bool include;
     wf_text held;
     size_t n_shown; /* leading bytes of `held` that the last call delivered */
+    size_t found;   /* the number of the text that is complete, from 1 on; 0: none is */
 } wf_stop;
 weft_status wf_stop_init(wf_stop *s, const char *const *texts, size_t n, bool include);
-/* Appends text and sets *out to the text that may be delivered, valid until the next call. *found: a stop text is
- * complete, and *out ends before it, or after it if `include`. armed false: nothing stops, and all text is delivered.
- */
-weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len,
-                        bool *found);
+/* Appends text and sets *out to the text that may be delivered, valid until the next call. Once a
+ * stop text is complete, `found` says which, and *out ends before it, or after it if `include`. armed false: nothing
+ * stops, and all text is delivered. */
+weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len);
 size_t wf_stop_end(wf_stop *s, const char **out); /* the text held back; then nothing is */
 void wf_stop_free(wf_stop *s);
 

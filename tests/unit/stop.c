@@ -6,18 +6,19 @@ typedef struct row {
     const char *stops[2], *pieces[8];
     bool include;
     const char *want;
+    size_t found; /* the number of the text; 0: none is complete */
 } row;
 
 static const row rows[] = {
-    {{"ab", "abc"}, {"xabcd"}, true, "xabc"}, /* of those that begin at one place the longest */
-    {{"abc", "ab"}, {"xabcd"}, true, "xabc"},
-    {{"ab", "abc"}, {"xabcd"}, false, "x"},
-    {{"ab", "abc"}, {"xa", "bcd"}, true, "xabc"},
-    {{"ab", "abc"}, {"x", "a", "b", "c", "d"}, true, "xab"}, /* the first that is complete */
-    {{"bc", "ab"}, {"xabc"}, true, "xab"},                   /* the one that begins first */
-    {{"abd", "zz"}, {"xa", "b", "abd", "y"}, false, "xab"},  /* a false start before it */
-    {{"aab", "zz"}, {"a", "a", "a", "b"}, false, "a"},
-    {{"abc", "zz"}, {"xa", "b"}, false, "xab"}, /* the end of the text shows what was held back */
+    {{"ab", "abc"}, {"xabcd"}, true, "xabc", 2}, /* of those that begin at one place the longest */
+    {{"abc", "ab"}, {"xabcd"}, true, "xabc", 1},
+    {{"ab", "abc"}, {"xabcd"}, false, "x", 2},
+    {{"ab", "abc"}, {"xa", "bcd"}, true, "xabc", 2},
+    {{"ab", "abc"}, {"x", "a", "b", "c", "d"}, true, "xab", 1}, /* the first that is complete */
+    {{"bc", "ab"}, {"xabc"}, true, "xab", 2},                   /* the one that begins first */
+    {{"abd", "zz"}, {"xa", "b", "abd", "y"}, false, "xab", 1},  /* a false start before it */
+    {{"aab", "zz"}, {"a", "a", "a", "b"}, false, "a", 1},
+    {{"abc", "zz"}, {"xa", "b"}, false, "xab", 0}, /* the end of the text shows what was held back */
 };
 
 static void check(const row *r)
@@ -26,15 +27,15 @@ static void check(const row *r)
     char text[64] = "";
     const char *out;
     size_t n;
-    bool found = false;
     assert_ok(wf_stop_init(&s, r->stops, 2, r->include));
-    for (size_t i = 0; i < WF_LEN(r->pieces) && r->pieces[i] && !found; i++) {
-        assert_ok(wf_stop_add(&s, true, r->pieces[i], strlen(r->pieces[i]), &out, &n, &found));
+    for (size_t i = 0; i < WF_LEN(r->pieces) && r->pieces[i] && !s.found; i++) {
+        assert_ok(wf_stop_add(&s, true, r->pieces[i], strlen(r->pieces[i]), &out, &n));
         strncat(text, out, n);
     }
     n = wf_stop_end(&s, &out);
     strncat(text, out, n);
     assert_string_equal(text, r->want);
+    assert_int_equal(s.found, r->found);
     wf_stop_free(&s);
 }
 
