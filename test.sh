@@ -373,14 +373,14 @@ stage_real() {
 
 # --- what Debian has no package of ------------------------------------------------------------------
 
-# The official client, for tests of the server that are skipped without it.
-openai_client() {
-    local site=$out/site
-    "$python" -c 'import openai' 2>/dev/null && return
-    if [ ! -d "$site" ]; then
-        rm -rf "$site.part"
-        if ! "$python" -m pip install -q --disable-pip-version-check --target "$site.part" openai >"$out/log/pip.log" 2>&1; then
-            echo "test.sh: the Python package openai could not be installed, its tests are skipped; see $out/log/pip.log" >&2
+# The official clients, for tests of the server that are skipped without them.
+official_clients() {
+    local site=$out/site names=(openai anthropic)
+    "$python" -c 'import openai, anthropic' 2>/dev/null && return
+    if [ ! -d "$site/${names[-1]}" ]; then
+        rm -rf "$site" "$site.part"
+        if ! "$python" -m pip install -q --disable-pip-version-check --target "$site.part" "${names[@]}" >"$out/log/pip.log" 2>&1; then
+            echo "test.sh: the Python packages ${names[*]} could not be installed, their tests are skipped; see $out/log/pip.log" >&2
             return
         fi
         mv "$site.part" "$site"
@@ -433,5 +433,5 @@ if [ ${#words[@]} -gt 0 ]; then
 fi
 choose_cases
 ./setup.sh --test --more || { failed=1; end; }
-openai_client
+official_clients
 stages_in_a_group

@@ -154,5 +154,8 @@ void wf_json_put_string(wf_text *t, const char *data, size_t len);
 void wf_json_put(wf_text *t, const wf_json *v); /* NULL: null */
 /* A comma, unless a list or an object has just begun. */
 void wf_json_comma(wf_text *t);
+/* The same, then the name of a member, whose value has to follow; or the whole member. v NULL: null. */
+void wf_json_put_name(wf_text *t, const char *name);
+void wf_json_put_member(wf_text *t, const char *name, const wf_json *v);
 
 #endif

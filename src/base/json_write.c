@@ -55,6 +55,19 @@ void wf_json_comma(wf_text *t)
     if (last != '[' && last != '{') wf_text_add(t, ",", 1);
 }
 
+void wf_json_put_name(wf_text *t, const char *name)
+{
+    wf_json_comma(t);
+    wf_json_put_string(t, name, strlen(name));
+    wf_text_add(t, ":", 1);
+}
+
+void wf_json_put_member(wf_text *t, const char *name, const wf_json *v)
+{
+    wf_json_put_name(t, name);
+    wf_json_put(t, v);
+}
+
 /* What stands behind % up to the letter that ends it. Returns the letter's place. */
 static const char *put_argument(wf_text *t, const char *spec, va_list *ap)
 {

@@ -1,5 +1,6 @@
-/* fuzz_request: libFuzzer target. The input is the body of a request to the server, behind a byte that says to
- * which path. Either it is refused with a status and a message, or what goes to the engine is within bounds. */
+/* fuzz_request: libFuzzer target. The input is the body of a request to the server, behind a byte that says to which
+ * path: '0' and '1' ours, from '2' on those of other interfaces. Either it is refused with a status and a message, or
+ * what goes to the engine is within bounds. */
 #include <string.h>
 
 #include "fuzz_serve.h"
@@ -20,11 +21,11 @@ static void check_request(const wf_server *s, const wf_params *p)
     }
 }
 
-static void check_refusal(const wf_http_error *r)
+static void check_refusal(const wf_http_error *r, void (*put)(wf_text *out, const wf_http_error *r))
 {
     wf_text text = {0};
     if (r->status < 400 || r->status > 599 || !r->message[0]) abort();
-    wf_refusal_put(&text, r);
+    put(&text, r);
     if (!wf_json_whole(text.data, text.len)) abort();
     free(text.data);
 }
@@ -32,11 +33,11 @@ static void check_refusal(const wf_http_error *r)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size) return 0;
-    wf_job j = job_of(data[0] & 1);
+    wf_job j = job_of(data[0] >= '2' && data[0] <= '9' ? data[0] - '0' : data[0] & 1);
     const char *text = (const char *)data + 1;
     wf_json *body = wf_body_parse(text, size - 1, &j.refusal);
     if (body && wf_params_read(&j, body)) check_request(j.server, &j.params);
-    else check_refusal(&j.refusal);
+    else check_refusal(&j.refusal, j.route->face->put_refusal);
     wf_json_free(body);
     wf_params_free(&j.params);
     return 0;

@@ -21,11 +21,12 @@ static inline wf_server *server(void)
     return &s;
 }
 
-/* A job whose body asks to generate. */
-static inline wf_job job_of(bool chat)
+/* A job whose body asks to generate: texts, chats, and chats of other interfaces. */
+static inline wf_job job_of(size_t path)
 {
-    static const wf_route routes[] = {{.chat = false}, {.chat = true}};
-    return (wf_job){.server = server(), .route = &routes[chat]};
+    static const wf_route routes[] = {
+        {.face = &wf_face_openai}, {.chat = true, .face = &wf_face_openai}, {.chat = true, .face = &wf_face_anthropic}};
+    return (wf_job){.server = server(), .route = &routes[path % WF_LEN(routes)]};
 }
 
 #endif

@@ -145,22 +145,30 @@ class Unread(serve.Unharmed):
     """What other servers know and weft does not, row by row: nothing that would change the answer is ignored."""
     ARGS = ["--log-json"]
 
+    TURNS = [{"role": "user", "content": "Hello"}]
+    WHERE = {"CHAT": ("/v1/chat/completions", {"messages": TURNS, "max_tokens": 2, "temperature": 0}, "choices"),
+             "TEXT": ("/v1/completions", {**serve.GOOD, "max_tokens": 2}, "choices"),
+             "MESSAGES": ("/v1/messages", {"messages": TURNS, "max_tokens": 2, "temperature": 0}, "content")}
+    SEVERAL = {"BOTH": ("CHAT", "TEXT"), "FACES": [where for where in WHERE if where not in ("CHAT", "TEXT")]}
+
     def ask(self, where, **fields):
-        r = (self.s.chat if where == "CHAT" else self.s.complete)(**{"max_tokens": 2, **fields})
-        return r, r.json["choices"] if r.status == 200 else None
+        path, body, answer = self.WHERE[where]
+        r = self.s.post(path, {**body, **fields})
+        return r, r.json[answer] if r.status == 200 else None
 
     def test_each_row(self):
-        want = {where: self.ask(where)[1] for where in ("CHAT", "TEXT")}
+        want = {where: self.ask(where)[1] for where in self.WHERE}
         rows = list(unread())
         self.assertGreater(len(rows), 80)
         for name, where, neutral, instead in rows:
-            for path in ("CHAT", "TEXT") if where == "BOTH" else (where,):
+            for path in self.SEVERAL.get(where, [where]):
                 for value in (5, "other", {"a": 1}) if neutral is None else (None, *neutral):
                     with self.subTest(path=path, name=name, value=value):
                         self.assertEqual(self.ask(path, **{name: value})[1], want[path])
                 for value in () if neutral is None else (5, "other", {"a": 1}, {} if not {} in neutral else 5, not neutral[0] if isinstance(neutral[0], bool) else True):
                     with self.subTest(path=path, name=name, value=value):
-                        e = self.refused(self.ask(path, **{name: value})[0], 400, name, "unsupported_parameter")
+                        r = self.ask(path, **{name: value})[0]
+                        e = self.refused(r, 400, name, "unsupported_parameter") if path in self.SEVERAL["BOTH"] else r.error
                         self.assertEqual(e["message"], f"{name} is not supported: {instead}")
         self.assertEqual([line for line in self.s.lines if "unknown field" in line], [])
 

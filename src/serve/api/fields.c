@@ -16,7 +16,8 @@ const wf_json *wf_field(const wf_json *body, const char *name)
 /* ---- fields that are one value --------------------------------------------------------------------------- */
 
 enum kind { REAL, SHARE, I32, WHOLE, SEED, BOOL }; /* SHARE: a REAL above 0; SEED: 64 bits, with a sign or without */
-enum { CHAT = WF_OF_CHAT, TEXT = WF_OF_TEXT, BOTH = CHAT | TEXT, TOKENS = WF_OF_TOKENS, IDS = WF_OF_IDS };
+enum { CHAT = WF_OF_CHAT, TEXT = WF_OF_TEXT, BOTH = CHAT | TEXT, TOKENS = WF_OF_TOKENS, IDS = WF_OF_IDS,
+       MESSAGES = WF_OF_MESSAGES };
 
 typedef struct row {
     const char *names; /* the first one is ours */
@@ -164,6 +165,8 @@ static bool check_together(wf_params *p, wf_http_error *r)
     return true;
 }
 
+enum { MOST_FIELDS = 1000 }; /* each is looked for among all names */
+
 /* ---- what is not read --------------------------------------------------------------------------------------- */
 
 static bool is_neutral(const wf_json *v, const char *neutral)
@@ -218,7 +221,6 @@ static bool is_row(const char *name, enum wf_where here)
 
 bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r)
 {
-    enum { MOST_FIELDS = 1000 }; /* each is looked for among all names */
     const wf_json *options = wf_field(body, "stream_options");
     char path[80];
     if (body->n > MOST_FIELDS || (wf_json_is(options, WF_JSON_OBJECT) && options->n > MOST_FIELDS))
@@ -236,6 +238,19 @@ bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_h
         if (!is_listed("include_usage continuous_usage_stats include_obfuscation", m->name.text) &&
             !check_unknown(s, path, r))
             return false;
+    }
+    return true;
+}
+
+bool wf_fields_pass(const wf_json *body, enum wf_where here, wf_text *out, wf_http_error *r)
+{
+    if (body->n > MOST_FIELDS) return wf_refuse(r, 400, "", "a request has at most %d fields", MOST_FIELDS);
+    WF_JSON_EACH_MEMBER(m, body) {
+        const other *o = wf_json_absent(&m->value) ? NULL : find_other(m->name.text, here);
+        if (o && o->neutral && !is_neutral(&m->value, o->neutral))
+            return wf_fields_refuse(r, m->name.text, o->instead);
+        if (o || wf_json_absent(&m->value)) continue;
+        wf_json_put_member(out, m->name.text, &m->value);
     }
     return true;
 }

@@ -28,7 +28,7 @@ typedef struct wf_http_error {
 #define WF_UNSUPPORTED 1 /* what weft cannot do: 400, which clients do not send again as they do 501, and a code */
 /* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
 bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...) WF_PRINTF(4, 5);
-void wf_refusal_put(wf_text *out, const wf_http_error *r); /* as JSON */
+void wf_refusal_put(wf_text *out, const wf_http_error *r); /* as OpenAI's JSON */
 
 /* ---- fields.c and params.c: JSON to request ---------------------------------------------------------------------- */
 
@@ -87,9 +87,13 @@ bool wf_ids_read(const wf_server *s, const wf_json *v, const char *name, size_t 
 bool wf_is_whole(const wf_json *v); /* a number without a fraction, 5.0 and 1e30 among them */
 const wf_json *wf_field(const wf_json *body, const char *name); /* one that is present and not null */
 bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r); /* those of one value */
-enum wf_where { WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8 }; /* requests that fields are of */
+enum wf_where { /* requests that fields are of */
+    WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8, WF_OF_MESSAGES = 16
+};
 /* Is each field one that is read, or changes nothing? */
 bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r);
+/* Copies the members that are not `here` alone, as members behind what out has. */
+bool wf_fields_pass(const wf_json *body, enum wf_where here, wf_text *out, wf_http_error *r);
 bool wf_fields_refuse(wf_http_error *r, const char *name, const char *why); /* 400 unsupported_parameter; false */
 /* format.c: the grammar of the answer; the second when the prompt is known, which says where it begins. */
 bool wf_format_read(const wf_json *body, wf_params *p, wf_http_error *r);
@@ -97,6 +101,8 @@ bool wf_format_begin(wf_params *p, wf_http_error *r);
 /* A list of calls of these tools; name NULL: of any of them. */
 bool wf_format_calls(const wf_json *tools, const char *name, wf_params *p, wf_http_error *r);
 bool wf_params_read(wf_job *j, const wf_json *body); /* fills its params; false: its refusal is set */
+/* The prompt alone, of a chat of another interface: it is counted. */
+bool wf_params_count(wf_job *j, const wf_json *body);
 /* The prompt of a chat alone. */
 bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r);
 void wf_params_free(wf_params *p);
@@ -139,6 +145,12 @@ bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params
 /* The same, before them, for tools and what goes with them; out stays empty if the model shall not know any. */
 bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r);
 
+/* What other interfaces have in other words, as chats of ours have it: one of tool_calls, one of tools, and the choice
+ * of a function. id, arguments, parameters: the names of these there. */
+void wf_chat_put_call(const wf_json *call, const char *id, const char *arguments, wf_text *out);
+void wf_chat_put_tool(const wf_json *tool, const char *parameters, wf_text *out);
+void wf_chat_put_choice(const wf_json *choice, wf_text *out);
+
 /* ---- tokens.c: /tokenize and /detokenize ----------------------------------------------------------------- */
 
 typedef struct wf_token_list { /* what /tokenize sends */
@@ -170,6 +182,18 @@ typedef struct wf_place { /* in a text that grows, for text_offset */
     bool drop_space; /* the tokenizer's own comes next */
 } wf_place;
 
+enum wf_block_kind { WF_BLOCK_NONE, WF_BLOCK_TEXT, WF_BLOCK_THOUGHT, WF_BLOCK_CALL };
+typedef struct wf_block { /* a part of an answer, up to where one of another kind comes */
+    enum wf_block_kind kind;
+    unsigned index;
+    wf_slice text, id, name; /* text: of a call, its arguments */
+} wf_block;
+typedef struct wf_blocks {
+    wf_block open;          /* text, or thoughts, which may go on; kind NONE: there is none, and index is the next one's */
+    wf_text text, thoughts; /* of it, or of all, where they are not kept apart */
+    wf_text done;           /* JSON of those that have ended, or of calls alone, with commas between */
+} wf_blocks;
+
 typedef struct wf_choice {
     wf_job *job;
     uint32_t index;
@@ -188,8 +212,9 @@ typedef struct wf_choice {
     wf_place place; /* of the next token */
     size_t n_tail;  /* bytes at the end of the prompt that are no whole character: echo has them with the first text */
     bool opened, ended;
-    struct wf_answer *answer; /* of a stream that is taken apart */
+    struct wf_answer *answer; /* of one that is taken apart */
     unsigned n_calls;       /* sent */
+    wf_blocks blocks;
 } wf_choice;
 
 enum wf_abort { WF_ABORT_NONE, WF_ABORT_GONE, WF_ABORT_TIMEOUT, WF_ABORT_SHUTDOWN };
@@ -258,12 +283,41 @@ void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const 
 void wf_reply_write(wf_job *j); /* the whole reply to `out`, or sets refusal: there is no room for it */
 void wf_reply_usage(const wf_job *j, wf_text *out);
 void wf_reply_head(const wf_job *j, bool chunk, wf_text *out); /* with an opening brace, and more to come */
-/* One of tool_calls, without the closing brace. id: n is 0: a new one. */
-void wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments, wf_text *out);
+/* The id of a call; of one without, a new one, in `made`. */
+wf_slice wf_reply_call_id(const wf_job *j, wf_slice id, char made[40]);
 /* Would the model have gone on? A stop text, too, may stand in the middle of what it wants to say. */
 bool wf_reply_is_cut(const struct weft_event *end);
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls);
 enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part); /* the stream of a wf_httpd_reply */
+
+/* ---- blocks.c, and interfaces: sse.c, anthropic.c ------------------------------------------------------- */
+
+/* An interface over the one way of requests: what it is sent becomes a request of /v1/chat/completions before anything
+ * is checked, and its replies are written from the parts of an answer. All but OpenAI's have one choice. What writes a
+ * stream appends to job.out. */
+typedef struct wf_face {
+    /* Members of the body as ours has them; false: the job's refusal is set. NULL: it is ours. */
+    bool (*translate)(wf_job *j, const wf_json *body, wf_text *out);
+    void (*put_refusal)(wf_text *out, const wf_http_error *r);
+    bool apart;  /* blocks are written as they come, one by one; else texts and thoughts together */
+    bool keeps;  /* the end of a stream has all of it once more */
+    void (*put_block)(const wf_choice *c, const wf_block *b, wf_text *out); /* a whole one, apart; or a call */
+    void (*put_reply)(const wf_choice *c, wf_text *out); /* whole, around c->blocks */
+    const char *stream_type, *silence; /* its Content-Type; what it has where nothing comes for long */
+    void (*begin)(wf_choice *c);       /* as soon as it is asked for; NULL: with the first part */
+    void (*block_begin)(wf_choice *c, const wf_block *b);
+    void (*delta)(wf_choice *c, const wf_block *b, wf_slice text);
+    void (*block_end)(wf_choice *c, const wf_block *b);
+    void (*end)(wf_choice *c, const wf_http_error *failed); /* failed NULL: it did not */
+} wf_face;
+/* Takes some more of the answer's text, which goes to c->blocks and, of a stream, to its face; last: there is no more.
+ * false: no memory. */
+bool wf_blocks_feed(wf_choice *c, const char *text, size_t len, bool last);
+void wf_blocks_free(wf_choice *c);
+#define WF_SSE_TYPE "text/event-stream; charset=utf-8"
+extern const wf_face wf_face_openai;
+extern const wf_face wf_face_anthropic;
+bool wf_anthropic_count(wf_job *j, wf_text *out); /* of a route */
 
 /* ---- routes.c -------------------------------------------------------------------------------------------- */
 
@@ -271,6 +325,7 @@ typedef struct wf_route {
     const char *path, *method;
     bool prefix, open, early; /* more may follow the path; works without an API key, and before the model is loaded */
     bool chat;                /* of routes that generate */
+    const struct wf_face *face; /* of routes that generate */
     /* Takes from the body what the rest needs; false: the job's refusal is set. NULL: there is no body. */
     bool (*read)(wf_job *j, const wf_json *body);
     bool (*answer)(wf_job *j, wf_text *text); /* false: the job's refusal is set */
@@ -278,7 +333,7 @@ typedef struct wf_route {
     const char *content_type;                                /* NULL: JSON */
     void (*fields)(const wf_job *j, wf_text *fields);        /* adds some to the reply's; NULL: none */
 } wf_route;
-#define WF_MAX_ROUTES     16 /* and those of no route */
+#define WF_MAX_ROUTES     32 /* and those of no route */
 #define WF_STATUS_CLASSES 6
 const wf_route *wf_route_at(size_t i); /* NULL behind the last one */
 const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r); /* NULL: r has 404 or 405 */

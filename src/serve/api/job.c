@@ -3,7 +3,6 @@
 #include "serve/api/internal.h"
 #include "base/options.h"
 #include "serve/api/places.h"
-#include "answers/answer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +48,7 @@ static void job_free(wf_job *j)
         free(c->text);
         free(c->tokens);
         free(c->top);
-        wf_answer_free(c->answer);
+        wf_blocks_free(c);
     }
     wf_budget_end(j);
     free(j->choices);

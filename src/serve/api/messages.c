@@ -23,12 +23,6 @@ typedef struct writer {
     wf_http_error *r;
 } writer;
 
-static void put_member(wf_text *t, const char *name, const wf_json *v)
-{
-    wf_text_print(t, ",\"%s\":", name);
-    wf_json_put(t, v);
-}
-
 /* ---- contents -------------------------------------------------------------------------------------------- */
 
 static bool add_part(const wf_json *part, wf_text *out, wf_http_error *r)
@@ -116,7 +110,7 @@ static bool put_call(writer *w, const wf_json *function, const wf_json *id, bool
                          "each of tool_calls must be an object with an id, and a function with name and arguments");
     wf_json_comma(&w->out);
     if (!bare) wf_text_print(&w->out, "{\"type\":\"function\"");
-    if (id && !bare) put_member(&w->out, "id", id);
+    if (id && !bare) wf_json_put_member(&w->out, "id", id);
     wf_text_print(&w->out, bare ? "{\"name\":" : ",\"function\":{\"name\":");
     wf_json_put(&w->out, name);
     bool ok = put_arguments(w, arguments ? arguments : &none);
@@ -206,9 +200,9 @@ static bool put_strings(writer *w, const wf_json *m, bool function)
     }
     if (!all[1] && function && w->n_function_calls) all[1] = &id;
     for (size_t i = 0; i < 2; i++)
-        if (all[i]) put_member(&w->out, names[i], all[i]);
+        if (all[i]) wf_json_put_member(&w->out, names[i], all[i]);
     const wf_json *thoughts = wf_json_bytes(all[2]) || !all[3] ? all[2] : all[3];
-    if (thoughts) put_member(&w->out, w->style->thought_name, thoughts);
+    if (thoughts) wf_json_put_member(&w->out, w->style->thought_name, thoughts);
     return true;
 }
 
@@ -312,6 +306,38 @@ bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params
     *bytes = w.bytes;
     if (ok && w.out.failed) return wf_refuse(r, 500, "", "out of memory");
     return ok && read_continues(body, v, p, r);
+}
+
+/* ---- as chats of ours have it ---------------------------------------------------------------------------- */
+
+void wf_chat_put_call(const wf_json *call, const char *id, const char *arguments, wf_text *out)
+{
+    wf_json_comma(out);
+    wf_json_print(out, "{'type':'function'");
+    wf_json_put_member(out, "id", wf_json_get(call, id));
+    wf_json_print(out, ",'function':{");
+    wf_json_put_member(out, "name", wf_json_get(call, "name"));
+    wf_json_put_member(out, "arguments", wf_json_get(call, arguments));
+    wf_text_add(out, "}}", 2);
+}
+
+void wf_chat_put_tool(const wf_json *tool, const char *parameters, wf_text *out)
+{
+    const char *const names[][2] = {
+        {"name", "name"}, {"description", "description"}, {parameters, "parameters"}, {"strict", "strict"}};
+    wf_json_comma(out);
+    wf_json_print(out, "{'type':'function','function':{");
+    for (size_t i = 0; i < WF_LEN(names); i++)
+        if (wf_field(tool, names[i][0])) wf_json_put_member(out, names[i][1], wf_field(tool, names[i][0]));
+    wf_text_add(out, "}}", 2);
+}
+
+void wf_chat_put_choice(const wf_json *choice, wf_text *out)
+{
+    wf_json_put_name(out, "tool_choice");
+    wf_json_print(out, "{'type':'function','function':{");
+    wf_json_put_member(out, "name", wf_json_get(choice, "name"));
+    wf_text_add(out, "}}", 2);
 }
 
 /* ---- tools ----------------------------------------------------------------------------------------------- */

@@ -218,10 +218,7 @@ static bool read_kwargs(const wf_server *s, const wf_json *body, wf_text *kwargs
     wf_text_add(kwargs, "{", 1);
     if (!wf_thinking_read(s, body, v, kwargs, r)) return false;
     WF_JSON_EACH_MEMBER(m, v) {
-        wf_json_comma(kwargs);
-        wf_json_put(kwargs, &m->name);
-        wf_text_add(kwargs, ":", 1);
-        wf_json_put(kwargs, &m->value);
+        wf_json_put_member(kwargs, m->name.text, &m->value);
     }
     wf_text_add(kwargs, "}", 1);
     return !kwargs->failed || wf_refuse(r, 500, "", "out of memory");
@@ -309,7 +306,8 @@ static bool check_model(wf_job *j, const wf_json *body, wf_http_error *r)
     return false;
 }
 
-static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
+/* fills: an answer may be shorter than max_tokens where the context ends, as in other servers' interfaces. */
+static bool check_size(const wf_server *s, bool fills, wf_params *p, wf_http_error *r)
 {
     const char *name = p->chat ? "messages" : "prompt";
     size_t longest = 0;
@@ -319,6 +317,7 @@ static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
     if (longest + answer > s->context)
         return wf_refuse(r, 400, name, "%s has %zu tokens, but the context of this server is %u tokens%s", name,
                          longest, s->context, answer ? " and the answer needs at least one" : "");
+    if (fills && p->max_tokens > (int64_t)(s->context - longest)) p->max_tokens = -1;
     if (WF_GIVEN(p, MAX_TOKENS) && p->max_tokens > (int64_t)(s->context - longest))
         return wf_refuse(r, 400, "max_tokens",
                          "max_tokens is %lld, but the context of %u tokens leaves %zu behind a prompt of %zu",
@@ -349,13 +348,13 @@ static bool drop_texts(wf_params *p)
     return true;
 }
 
-bool wf_params_read(wf_job *j, const wf_json *body)
+/* A request of ours. */
+static bool read_own(wf_job *j, const wf_json *body)
 {
     const wf_server *s = j->server;
     wf_params *p = &j->params;
     wf_http_error *r = &j->refusal;
     const wf_json *ids = wf_field(body, "stop_token_ids");
-    p->chat = j->route->chat;
     if (!check_model(j, body, r) || !wf_fields_check(j->server, body, p->chat ? WF_OF_CHAT : WF_OF_TEXT, r) ||
         !wf_fields_read(s, body, p, r))
         return false;
@@ -367,8 +366,42 @@ bool wf_params_read(wf_job *j, const wf_json *body)
            read_bias(s, body, p, r) &&
            (!ids || wf_ids_read(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
            (p->chat ? wf_chat_read(s, body, p, r) : read_prompts(s, body, p, r)) &&
-           wf_format_begin(p, r) && check_size(s, p, r) &&
+           wf_format_begin(p, r) && check_size(s, j->route->face->translate, p, r) &&
            drop_texts(p);
+}
+
+/* What a request of another interface says as one of ours; NULL: the refusal is set. */
+static wf_json *translate(wf_job *j, const wf_json *body)
+{
+    wf_text text = {0};
+    wf_json *own = NULL;
+    wf_text_add(&text, "{", 1);
+    bool ok = j->route->face->translate(j, body, &text);
+    wf_text_add(&text, "}", 1);
+    if (ok && text.failed) wf_refuse(&j->refusal, 500, "", "out of memory for the request");
+    else if (ok) own = wf_body_parse(text.data, text.len, &j->refusal);
+    free(text.data);
+    return own;
+}
+
+bool wf_params_read(wf_job *j, const wf_json *body)
+{
+    j->params.chat = j->route->chat;
+    if (!j->route->face->translate) return read_own(j, body);
+    wf_json *own = translate(j, body);
+    bool ok = own && read_own(j, own);
+    wf_json_free(own);
+    return ok;
+}
+
+bool wf_params_count(wf_job *j, const wf_json *body)
+{
+    wf_json *own = translate(j, body);
+    bool ok = own && check_model(j, own, &j->refusal) && wf_fields_check(j->server, own, WF_OF_CHAT, &j->refusal) &&
+              wf_fields_read(j->server, own, &j->params, &j->refusal) &&
+              wf_chat_read(j->server, own, &j->params, &j->refusal);
+    wf_json_free(own);
+    return ok;
 }
 
 void wf_params_free(wf_params *p)

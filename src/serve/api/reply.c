@@ -48,69 +48,31 @@ static void new_id(enum wf_call_id kind, char out[40])
     wf_copy(out + strlen(out), 40 - strlen(out), hex);
 }
 
-void wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments, wf_text *out)
+wf_slice wf_reply_call_id(const wf_job *j, wf_slice id, char made[40])
 {
-    char made[40];
+    if (id.n) return id;
     new_id(j->params.calls && j->params.calls->calls ? j->params.calls->calls->id : WF_ID_ANY, made);
-    if (!id.n) id = (wf_slice){made, strlen(made)};
-    wf_json_print(out, "{'id':%.*s,'type':'function','function':{'name':%.*s,'arguments':", (int)id.n, id.p,
-                  (int)name.n, name.p);
-    wf_json_put_string(out, arguments.p, arguments.n);
-    wf_text_add(out, "}", 1);
+    return (wf_slice){made, strlen(made)};
 }
 
 /* ---- whole answers --------------------------------------------------------------------------------------- */
 
-typedef struct said { /* an answer in its parts */
-    const wf_job *job;
-    wf_text text, thoughts, calls;
-    unsigned n_calls;
-} said;
-
-static void on_text(void *user, const char *text, size_t len)
+/* Content is null where there are only calls. */
+static void put_message_in_parts(wf_choice *c, wf_text *to)
 {
-    said *s = user;
-    wf_text_add(&s->text, text, len);
-}
-
-static void on_thought(void *user, const char *text, size_t len)
-{
-    said *s = user;
-    wf_text_add(&s->thoughts, text, len);
-}
-
-static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
-{
-    said *s = user;
-    if (s->job->params.one_call && s->n_calls) return;
-    if (s->n_calls++) wf_text_add(&s->calls, ",", 1);
-    wf_reply_call(s->job, id, name, arguments, &s->calls);
-    wf_text_add(&s->calls, "}", 1);
-}
-
-/* Content is null where there are only calls. Returns how many there are. */
-static unsigned put_message_in_parts(const wf_job *j, const wf_choice *c, wf_text *to)
-{
-    said s = {.job = j};
-    wf_answer *a = wf_params_answer(&j->params);
-    wf_call_out out = {on_text, on_thought, on_call, &s};
-    bool ok = a && wf_answer_feed(a, c->text ? c->text : "", c->n_text, &out) &&
-              wf_answer_end(a, wf_reply_is_cut(&c->end), &out);
-    wf_answer_free(a);
+    const wf_blocks *b = &c->blocks;
+    bool ok = wf_blocks_feed(c, c->text ? c->text : "", c->n_text, true);
     wf_json_print(to, "{'role':'assistant','content':");
-    if (s.n_calls && !s.text.len) wf_text_add(to, "null", 4);
-    else wf_json_put_string(to, s.text.data, s.text.len);
-    if (s.thoughts.len)
-        wf_json_print(to, ",'reasoning':%.*s,'reasoning_content':%.*s", (int)s.thoughts.len, s.thoughts.data,
-                      (int)s.thoughts.len, s.thoughts.data); /* what vLLM calls them, and what others do */
-    if (s.n_calls)
-        wf_json_print(to, ",'tool_calls':["), wf_text_add(to, s.calls.data, s.calls.len), wf_text_add(to, "]", 1);
+    if (c->n_calls && !b->text.len) wf_text_add(to, "null", 4);
+    else wf_json_put_string(to, b->text.data, b->text.len);
+    if (b->thoughts.len)
+        wf_json_print(to, ",'reasoning':%.*s,'reasoning_content':%.*s", (int)b->thoughts.len, b->thoughts.data,
+                      (int)b->thoughts.len, b->thoughts.data); /* what vLLM calls them, and what others do */
+    if (c->n_calls)
+        wf_json_print(to, ",'tool_calls':["), wf_text_add(to, b->done.data, b->done.len), wf_text_add(to, "]", 1);
     wf_text_add(to, "}", 1);
-    to->failed |= !ok || s.text.failed || s.thoughts.failed || s.calls.failed;
-    free(s.text.data);
-    free(s.thoughts.data);
-    free(s.calls.data);
-    return s.n_calls;
+    to->failed |= !ok;
+    wf_blocks_free(c);
 }
 
 /* The text, behind that of the prompt where echo asks for it: a character may lie in both. */
@@ -126,13 +88,12 @@ static void put_text(const wf_job *j, const wf_choice *c, wf_text *out)
     free(all.data);
 }
 
-static void put_choice(const wf_job *j, const wf_choice *c, wf_text *out)
+static void put_choice(const wf_job *j, wf_choice *c, wf_text *out)
 {
     wf_place place = wf_place_begin(j, c->index);
-    unsigned n_calls = 0;
     wf_json_print(out, j->params.chat ? "{'index':%u,'message':" : "{'index':%u,'text':", c->index);
     if (wf_params_in_parts(&j->params)) {
-        n_calls = put_message_in_parts(j, c, out);
+        put_message_in_parts(c, out);
     } else if (j->params.chat) {
         wf_json_print(out, "{'role':'assistant','content':");
         put_text(j, c, out);
@@ -142,7 +103,7 @@ static void put_choice(const wf_job *j, const wf_choice *c, wf_text *out)
     }
     wf_json_print(out, ",'logprobs':");
     wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &place, out);
-    wf_json_print(out, ",'finish_reason':%s}", wf_reply_finish_of(c->end.finish, n_calls));
+    wf_json_print(out, ",'finish_reason':%s}", wf_reply_finish_of(c->end.finish, c->n_calls));
 }
 
 /* May the reply have what has been written, besides what it is made of? */
@@ -163,18 +124,28 @@ static void write_choices(wf_job *j)
         for (size_t t = 0; t < c->n_tokens; t++) c->generated += !c->tokens[t].prompt;
         c->cached = c->end.n_cached;
         wf_json_comma(&j->out);
-        put_choice(j, c, &j->out);
+        if (!j->route->face->put_reply) {
+            put_choice(j, c, &j->out);
+            continue;
+        }
+        j->out.failed |= !wf_blocks_feed(c, c->text ? c->text : "", c->n_text, true);
+        j->route->face->put_reply(c, &j->out);
+        wf_blocks_free(c);
     }
     if (!j->refusal.status) has_room(j, made_of);
 }
 
 void wf_reply_write(wf_job *j)
 {
+    j->written = true;
+    if (j->route->face->put_reply) {
+        write_choices(j);
+        return;
+    }
     wf_reply_head(j, false, &j->out);
     wf_json_print(&j->out, ",'choices':[");
     write_choices(j);
     wf_json_print(&j->out, "],'usage':");
     wf_reply_usage(j, &j->out);
     wf_text_add(&j->out, "}", 1);
-    j->written = true;
 }

@@ -2,12 +2,10 @@
  * gets fewer and longer ones, but of a limited length: the loop has other connections, too. The new parts are copied
  * under the lock and formatted outside it, so that JSON costs the engine no time. */
 #include "serve/api/internal.h"
-#include "answers/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENTS 1024 /* bytes of a call's arguments per event */
 #define ROWS  1024  /* tokens and alternatives that are formatted at once, in a few milliseconds */
 
 typedef struct part { /* the new part of a choice */
@@ -140,65 +138,52 @@ static void open_choice(wf_job *j, wf_choice *c)
     c->opened = true;
 }
 
-/* ---- calls of tools -------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------------------- */
 
-typedef struct stream { /* where the parts of an answer go */
-    wf_job *job;
-    wf_choice *choice;
-} stream;
-
-static void on_text(void *user, const char *text, size_t len)
+/* One of tool_calls, without what closes it. */
+static void begin_call(const wf_block *b, wf_slice arguments, wf_text *out)
 {
-    const stream *s = user;
-    begin_choice(s->job, s->choice);
-    wf_json_print(&s->job->out, "{'content':%.*s}", (int)len, text);
-    end_choice(s->job, s->choice, NULL);
+    wf_json_print(out, "{'id':%.*s,'type':'function','function':{'name':%.*s,'arguments':%.*s}", (int)b->id.n, b->id.p,
+                  (int)b->name.n, b->name.p, (int)arguments.n, arguments.p);
 }
 
-static void on_thought(void *user, const char *text, size_t len)
+static void put_call(const wf_choice *c, const wf_block *b, wf_text *out)
 {
-    const stream *s = user;
-    begin_choice(s->job, s->choice);
-    wf_json_print(&s->job->out, "{'reasoning':%.*s,'reasoning_content':%.*s}", (int)len, text, (int)len, text);
-    end_choice(s->job, s->choice, NULL);
-}
-
-/* At most ARGUMENTS bytes, in whole characters. */
-static size_t piece_of(wf_slice s)
-{
-    size_t n = WF_MIN(s.n, (size_t)ARGUMENTS);
-    while (n < s.n && n > 1 && ((unsigned char)s.p[n] & 0xC0) == 0x80) n--;
-    return n;
+    (void)c;
+    begin_call(b, b->text, out);
+    wf_text_add(out, "}", 1);
 }
 
 /* The name first, then the arguments, as clients put them together. */
-static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
+static void stream_call(wf_choice *c, const wf_block *b)
 {
-    const stream *s = user;
-    wf_text *out = &s->job->out;
-    if (s->job->params.one_call && s->choice->n_calls) return;
-    for (size_t n = 0, part = 0; !part || arguments.n; part++, arguments.p += n, arguments.n -= n) {
-        n = part ? piece_of(arguments) : 0;
-        begin_choice(s->job, s->choice);
-        wf_json_print(out, "{'tool_calls':[");
-        if (part) wf_json_print(out, "{'function':{'arguments':%.*s}", (int)n, arguments.p);
-        else wf_reply_call(s->job, id, name, (wf_slice){"", 0}, out);
-        wf_json_print(out, ",'index':%u}]}", s->choice->n_calls);
-        end_choice(s->job, s->choice, NULL);
-    }
-    s->choice->n_calls++;
+    wf_text *out = &c->job->out;
+    if (b->kind != WF_BLOCK_CALL) return;
+    begin_choice(c->job, c);
+    wf_json_print(out, "{'tool_calls':[");
+    begin_call(b, (wf_slice){"", 0}, out);
+    wf_json_print(out, ",'index':%u}]}", c->n_calls);
+    end_choice(c->job, c, NULL);
+}
+
+static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
+{
+    wf_text *out = &c->job->out;
+    int n = (int)text.n;
+    begin_choice(c->job, c);
+    if (b->kind == WF_BLOCK_TEXT) wf_json_print(out, "{'content':%.*s}", n, text.p);
+    else if (b->kind == WF_BLOCK_THOUGHT)
+        wf_json_print(out, "{'reasoning':%.*s,'reasoning_content':%.*s}", n, text.p, n, text.p);
+    else wf_json_print(out, "{'tool_calls':[{'function':{'arguments':%.*s},'index':%u}]}", n, text.p, c->n_calls);
+    end_choice(c->job, c, NULL);
 }
 
 /* The text goes where it belongs; what else the part has follows in an event of its own. */
 static void write_in_parts(wf_job *j, wf_choice *c, const part *p)
 {
-    stream s = {j, c};
-    wf_call_out out = {on_text, on_thought, on_call, &s};
-    if (!c->answer) c->answer = wf_params_answer(&j->params);
-    bool ok = c->answer && wf_answer_feed(c->answer, p->text, p->n_text, &out);
-    if (p->done) ok = ok && wf_answer_end(c->answer, p->cut, &out);
-    if (p->done || (j->params.chat_logprobs && p->n_tokens)) write_choice(j, c, NULL, 0, p);
-    j->out.failed |= !ok;
+    bool own = !j->route->face->begin;
+    j->out.failed |= !wf_blocks_feed(c, p->text, p->n_text, p->done);
+    if (own && (p->done || (j->params.chat_logprobs && p->n_tokens))) write_choice(j, c, NULL, 0, p);
     c->ended = p->done;
 }
 
@@ -207,7 +192,7 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
     if (!c->opened) open_choice(j, c);
     for (size_t i = 0; i < p->n_tokens; i++) c->generated += !p->tokens[i].prompt;
     if (!p->n_text && !p->n_tokens && !p->done) return;
-    if (wf_params_in_parts(&j->params)) {
+    if (j->route->face->begin || wf_params_in_parts(&j->params)) {
         write_in_parts(j, c, p);
         return;
     }
@@ -226,8 +211,9 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
     c->ended = p->done;
 }
 
-static void write_end(wf_job *j, const wf_http_error *failed)
+static void write_end(wf_choice *c, const wf_http_error *failed)
 {
+    wf_job *j = c->job;
     if (failed) {
         wf_text_add(&j->out, "data: ", 6);
         wf_refusal_put(&j->out, failed);
@@ -245,7 +231,10 @@ static enum wf_httpd_more write_news(wf_job *j)
     wf_http_error failed = {0};
     bool news = false, more = false;
     part *parts = wf_calloc(j->n_choices, sizeof *parts);
+    const wf_face *f = j->route->face;
+    wf_choice *first = &j->choices[0];
     j->out.len = 0;
+    if (f->begin && !first->opened) f->begin(first), first->opened = true;
     pthread_mutex_lock(&j->lock);
     if (!parts) j->lost = true;
     bool fail = wf_job_failed(j, &failed), ended = fail || take_all(j, parts);
@@ -257,7 +246,7 @@ static enum wf_httpd_more write_news(wf_job *j)
         if (parts[i].text) write_part(j, &j->choices[i], &parts[i]);
     for (size_t i = 0; parts && i < j->n_choices; i++) free(parts[i].text), free(parts[i].tokens), free(parts[i].top);
     free(parts);
-    if (ended) write_end(j, fail ? &failed : NULL);
+    if (ended) f->end(first, fail ? &failed : NULL);
     return j->out.failed ? WF_HTTP_BREAK : next;
 }
 
@@ -267,8 +256,17 @@ enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part)
     enum wf_httpd_more more = write_news(j);
     uint64_t now = wf_now_ns();
     bool silent = !j->out.len && more == WF_HTTP_WAIT && now - j->sent_ns >= j->server->limits.beat_s * 1000000000ull;
-    if (silent) wf_text_add(&j->out, ": waiting\n\n", 11); /* a comment */
+    const char *silence = j->route->face->silence;
+    if (silent) wf_text_add(&j->out, silence, strlen(silence));
     if (j->out.len) j->sent_ns = now;
     *part = (wf_slice){j->out.data, j->out.len};
     return more;
 }
+
+const wf_face wf_face_openai = {.put_refusal = wf_refusal_put,
+                                .put_block = put_call,
+                                .stream_type = WF_SSE_TYPE,
+                                .silence = ": waiting\n\n", /* a comment */
+                                .block_begin = stream_call,
+                                .delta = stream_delta,
+                                .end = write_end};
