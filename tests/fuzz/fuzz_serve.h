@@ -25,7 +25,10 @@ static inline wf_server *server(void)
 static inline wf_job job_of(size_t path)
 {
     static const wf_route routes[] = {
-        {.face = &wf_face_openai}, {.chat = true, .face = &wf_face_openai}, {.chat = true, .face = &wf_face_anthropic}};
+        {.face = &wf_face_openai},
+        {.chat = true, .face = &wf_face_openai},
+        {.chat = true, .face = &wf_face_anthropic},
+        {.chat = true, .face = &wf_face_responses}};
     return (wf_job){.server = server(), .route = &routes[path % WF_LEN(routes)]};
 }
 

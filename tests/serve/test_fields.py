@@ -146,15 +146,16 @@ class Unread(serve.Unharmed):
     ARGS = ["--log-json"]
 
     TURNS = [{"role": "user", "content": "Hello"}]
-    WHERE = {"CHAT": ("/v1/chat/completions", {"messages": TURNS, "max_tokens": 2, "temperature": 0}, "choices"),
-             "TEXT": ("/v1/completions", {**serve.GOOD, "max_tokens": 2}, "choices"),
-             "MESSAGES": ("/v1/messages", {"messages": TURNS, "max_tokens": 2, "temperature": 0}, "content")}
+    WHERE = {"CHAT": ("/v1/chat/completions", {"messages": TURNS, "max_tokens": 2, "temperature": 0}, lambda r: r["choices"]),
+             "TEXT": ("/v1/completions", {**serve.GOOD, "max_tokens": 2}, lambda r: r["choices"]),
+             "MESSAGES": ("/v1/messages", {"messages": TURNS, "max_tokens": 2, "temperature": 0}, lambda r: r["content"]),
+             "RESPONSES": ("/v1/responses", {"input": "Hello", "max_output_tokens": 2, "temperature": 0}, lambda r: r["output"][0]["content"])}
     SEVERAL = {"BOTH": ("CHAT", "TEXT"), "FACES": [where for where in WHERE if where not in ("CHAT", "TEXT")]}
 
     def ask(self, where, **fields):
         path, body, answer = self.WHERE[where]
         r = self.s.post(path, {**body, **fields})
-        return r, r.json[answer] if r.status == 200 else None
+        return r, answer(r.json) if r.status == 200 else None
 
     def test_each_row(self):
         want = {where: self.ask(where)[1] for where in self.WHERE}

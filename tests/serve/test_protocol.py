@@ -514,7 +514,7 @@ class Chat(serve.TestCase):
 class Paths(serve.TestCase):
     def test_what_there_is(self):
         """A path that is not there says which are, or the one that was meant."""
-        for path in ("/v1/embeddings", "/v1/responses", "/api/chat", "/v1", "/v1/", "/completion", "/s", "//x", "/" + "x" * 300):
+        for path in ("/v1/embeddings", "/v1/images/generations", "/api/embed", "/v1", "/v1/", "/completion", "/s", "//x", "/" + "x" * 300):
             message = self.refused(self.s.post(path, {"input": "x"}), 404)["message"]
             self.assertTrue(message.startswith(f"there is no {path[:100]} here, only /, /health, "), message)
             for there in ("/v1/completions", "/v1/chat/completions", "/v1/models", "/metrics", "/tokenize", "/detokenize"):
@@ -522,7 +522,7 @@ class Paths(serve.TestCase):
         base = " The base URL of OpenAI's clients ends with /v1"
         for path, want in (("/chat/completions", "/v1/chat/completions?" + base), ("/v1/v1/chat/completions", "/v1/chat/completions?" + base),
                            ("/v1/chat/completions/", "/v1/chat/completions?" + base), ("/completions", "/v1/completions?" + base), ("/models", "/v1/models?" + base),
-                           ("/v1/metrics", "/metrics?"), ("/v1/tokenize", "/tokenize?"), ("/health//", "/health?")):
+                           ("/v1/v1/messages", "/v1/messages? The base URL of Anthropic's clients ends without /v1"), ("/v1/metrics", "/metrics?"), ("/v1/tokenize", "/tokenize?"), ("/health//", "/health?")):
             message = self.refused(self.s.post(path, {}), 404)["message"]
             self.assertEqual(message, f"there is no {path} here; did you mean {want}")
 
@@ -579,7 +579,7 @@ class OpenAI(serve.TestCase):
 
     def test_what_is_not_there(self):
         for ask, words in ((lambda: self.client.embeddings.create(model=self.model, input="x"), "no /v1/embeddings here, only /, "),
-                           (lambda: self.client.responses.create(model=self.model, input="x"), "no /v1/responses here, only /, "),
+                           (lambda: self.client.responses.retrieve("resp_1"), "no /v1/responses/resp_1 here, only /, "),
                            (lambda: self.client.completions.create(model="other", prompt="a"), f"this server has '{self.model}'")):
             with self.assertRaises(self.errors.NotFoundError) as e:
                 ask()

@@ -88,7 +88,7 @@ bool wf_is_whole(const wf_json *v); /* a number without a fraction, 5.0 and 1e30
 const wf_json *wf_field(const wf_json *body, const char *name); /* one that is present and not null */
 bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r); /* those of one value */
 enum wf_where { /* requests that fields are of */
-    WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8, WF_OF_MESSAGES = 16
+    WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8, WF_OF_MESSAGES = 16, WF_OF_RESPONSES = 32
 };
 /* Is each field one that is read, or changes nothing? */
 bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r);
@@ -192,6 +192,7 @@ typedef struct wf_blocks {
     wf_block open;          /* text, or thoughts, which may go on; kind NONE: there is none, and index is the next one's */
     wf_text text, thoughts; /* of it, or of all, where they are not kept apart */
     wf_text done;           /* JSON of those that have ended, or of calls alone, with commas between */
+    unsigned n_events;      /* numbered, in a stream that has them so */
 } wf_blocks;
 
 typedef struct wf_choice {
@@ -290,7 +291,7 @@ bool wf_reply_is_cut(const struct weft_event *end);
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls);
 enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part); /* the stream of a wf_httpd_reply */
 
-/* ---- blocks.c, and interfaces: sse.c, anthropic.c ------------------------------------------------------- */
+/* ---- blocks.c, and interfaces: sse.c, anthropic.c, responses.c --------------------------------------------------- */
 
 /* An interface over the one way of requests: what it is sent becomes a request of /v1/chat/completions before anything
  * is checked, and its replies are written from the parts of an answer. All but OpenAI's have one choice. What writes a
@@ -316,7 +317,7 @@ bool wf_blocks_feed(wf_choice *c, const char *text, size_t len, bool last);
 void wf_blocks_free(wf_choice *c);
 #define WF_SSE_TYPE "text/event-stream; charset=utf-8"
 extern const wf_face wf_face_openai;
-extern const wf_face wf_face_anthropic;
+extern const wf_face wf_face_anthropic, wf_face_responses;
 bool wf_anthropic_count(wf_job *j, wf_text *out); /* of a route */
 
 /* ---- routes.c -------------------------------------------------------------------------------------------- */

@@ -115,6 +115,7 @@ static const wf_route routes[] = {
      .answer = wf_anthropic_count,
      .chat = true,
      .face = &wf_face_anthropic},
+    {.path = "/v1/responses", .method = "POST", .read = wf_params_read, .chat = true, .face = &wf_face_responses},
     {.path = "/tokenize", .method = "POST", .read = wf_tokenize_read, .stream = wf_tokenize_fill},
     {.path = "/detokenize",
      .method = "POST",
@@ -143,13 +144,15 @@ static const char *meant(const char *path)
 
 static bool no_route(const char *path, wf_http_error *r)
 {
-    char all[200];
+    char all[280];
     size_t len = 0;
     const char *near = meant(path);
     bool base = near && !strncmp(near, "/v1/", 4);
     if (near)
         return wf_refuse(r, 404, "", "there is no %.100s here; did you mean %s?%s", path, near,
-                         base ? " The base URL of OpenAI's clients ends with /v1" : "");
+                         !base                              ? ""
+                         : strncmp(near, "/v1/messages", 12) ? " The base URL of OpenAI's clients ends with /v1"
+                                                             : " The base URL of Anthropic's clients ends without /v1");
     for (size_t i = 0; i < WF_LEN(routes) && len < sizeof all; i++)
         if (!routes[i].prefix)
             len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", len ? ", " : "", routes[i].path);
