@@ -375,15 +375,15 @@ stage_real() {
 
 # The official clients, for tests of the server that are skipped without them.
 official_clients() {
-    local site=$out/site names=(openai anthropic)
-    "$python" -c 'import openai, anthropic' 2>/dev/null && return
+    local site=$out/site names=(openai anthropic ollama)
+    "$python" -c 'import openai, anthropic, ollama' 2>/dev/null && return
     if [ ! -d "$site/${names[-1]}" ]; then
-        rm -rf "$site" "$site.part"
-        if ! "$python" -m pip install -q --disable-pip-version-check --target "$site.part" "${names[@]}" >"$out/log/pip.log" 2>&1; then
-            echo "test.sh: the Python packages ${names[*]} could not be installed, their tests are skipped; see $out/log/pip.log" >&2
-            return
+        rm -rf "$site.part"
+        if "$python" -m pip install -q --disable-pip-version-check --target "$site.part" "${names[@]}" >"$out/log/pip.log" 2>&1; then
+            rm -rf "$site" && mv "$site.part" "$site"
+        else
+            echo "test.sh: the Python packages ${names[*]} could not be installed, tests without them are skipped; see $out/log/pip.log" >&2
         fi
-        mv "$site.part" "$site"
     fi
     export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
 }

@@ -196,7 +196,7 @@ class Scripts(unittest.TestCase):
         shutil.copy(os.path.join(SOURCES, "tests", "count.py"), os.path.join(self.folder, "tests"))
         pathlib.Path(self.folder, "setup.sh").write_text("#!/bin/sh\necho \"setup.sh $*\" >>\"$CALLS\"\n", encoding="utf-8")
         os.chmod(os.path.join(self.folder, "setup.sh"), 0o755)
-        os.makedirs(os.path.join(self.folder, "build-test", "site", "anthropic"))  # as if the clients had been installed
+        os.makedirs(os.path.join(self.folder, "build-test", "site", "ollama"))  # as if the clients had been installed
         self.program("meson", meson)
         self.program("ninja", ninja)
 

@@ -28,7 +28,9 @@ static inline wf_job job_of(size_t path)
         {.face = &wf_face_openai},
         {.chat = true, .face = &wf_face_openai},
         {.chat = true, .face = &wf_face_anthropic},
-        {.chat = true, .face = &wf_face_responses}};
+        {.chat = true, .face = &wf_face_responses},
+        {.chat = true, .face = &wf_face_ollama},
+        {.face = &wf_face_ollama}};
     return (wf_job){.server = server(), .route = &routes[path % WF_LEN(routes)]};
 }
 

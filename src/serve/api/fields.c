@@ -17,7 +17,9 @@ const wf_json *wf_field(const wf_json *body, const char *name)
 
 enum kind { REAL, SHARE, I32, WHOLE, SEED, BOOL }; /* SHARE: a REAL above 0; SEED: 64 bits, with a sign or without */
 enum { CHAT = WF_OF_CHAT, TEXT = WF_OF_TEXT, BOTH = CHAT | TEXT, TOKENS = WF_OF_TOKENS, IDS = WF_OF_IDS,
-       MESSAGES = WF_OF_MESSAGES, RESPONSES = WF_OF_RESPONSES, FACES = MESSAGES | RESPONSES };
+       MESSAGES = WF_OF_MESSAGES, RESPONSES = WF_OF_RESPONSES,
+       OLLAMA = WF_OF_OLLAMA, GENERATE = WF_OF_GENERATE, OPTIONS = WF_OF_OPTIONS, SHOW = WF_OF_SHOW,
+       FACES = MESSAGES | RESPONSES | OLLAMA };
 
 typedef struct row {
     const char *names; /* the first one is ours */

@@ -88,7 +88,8 @@ bool wf_is_whole(const wf_json *v); /* a number without a fraction, 5.0 and 1e30
 const wf_json *wf_field(const wf_json *body, const char *name); /* one that is present and not null */
 bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r); /* those of one value */
 enum wf_where { /* requests that fields are of */
-    WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8, WF_OF_MESSAGES = 16, WF_OF_RESPONSES = 32
+    WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8, WF_OF_MESSAGES = 16, WF_OF_RESPONSES = 32,
+    WF_OF_OLLAMA = 64, WF_OF_GENERATE = 128, WF_OF_OPTIONS = 256, WF_OF_SHOW = 512
 };
 /* Is each field one that is read, or changes nothing? */
 bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r);
@@ -101,6 +102,7 @@ bool wf_format_begin(wf_params *p, wf_http_error *r);
 /* A list of calls of these tools; name NULL: of any of them. */
 bool wf_format_calls(const wf_json *tools, const char *name, wf_params *p, wf_http_error *r);
 bool wf_params_read(wf_job *j, const wf_json *body); /* fills its params; false: its refusal is set */
+bool wf_model_check(wf_job *j, const wf_json *body, wf_http_error *r); /* is it here? Keeps its name */
 /* The prompt alone, of a chat of another interface: it is counted. */
 bool wf_params_count(wf_job *j, const wf_json *body);
 /* The prompt of a chat alone. */
@@ -291,21 +293,22 @@ bool wf_reply_is_cut(const struct weft_event *end);
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls);
 enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part); /* the stream of a wf_httpd_reply */
 
-/* ---- blocks.c, and interfaces: sse.c, anthropic.c, responses.c --------------------------------------------------- */
+/* ---- blocks.c, and interfaces: sse.c, anthropic.c, responses.c, ollama.c --------------------------------------------------- */
 
 /* An interface over the one way of requests: what it is sent becomes a request of /v1/chat/completions before anything
  * is checked, and its replies are written from the parts of an answer. All but OpenAI's have one choice. What writes a
  * stream appends to job.out. */
 typedef struct wf_face {
-    /* Members of the body as ours has them; false: the job's refusal is set. NULL: it is ours. */
+    /* Members of the body as ours has them, or the whole reply (job.written); false: the job's refusal is set. NULL: it
+     * is ours. */
     bool (*translate)(wf_job *j, const wf_json *body, wf_text *out);
     void (*put_refusal)(wf_text *out, const wf_http_error *r);
     bool apart;  /* blocks are written as they come, one by one; else texts and thoughts together */
     bool keeps;  /* the end of a stream has all of it once more */
     void (*put_block)(const wf_choice *c, const wf_block *b, wf_text *out); /* a whole one, apart; or a call */
-    void (*put_reply)(const wf_choice *c, wf_text *out); /* whole, around c->blocks */
+    void (*put_reply)(const wf_choice *c, wf_text *out); /* whole, around c->blocks; NULL: it is OpenAI's */
     const char *stream_type, *silence; /* its Content-Type; what it has where nothing comes for long */
-    void (*begin)(wf_choice *c);       /* as soon as it is asked for; NULL: with the first part */
+    void (*begin)(wf_choice *c);       /* as soon as it is asked for; NULL: nothing */
     void (*block_begin)(wf_choice *c, const wf_block *b);
     void (*delta)(wf_choice *c, const wf_block *b, wf_slice text);
     void (*block_end)(wf_choice *c, const wf_block *b);
@@ -317,8 +320,12 @@ bool wf_blocks_feed(wf_choice *c, const char *text, size_t len, bool last);
 void wf_blocks_free(wf_choice *c);
 #define WF_SSE_TYPE "text/event-stream; charset=utf-8"
 extern const wf_face wf_face_openai;
-extern const wf_face wf_face_anthropic, wf_face_responses;
-bool wf_anthropic_count(wf_job *j, wf_text *out); /* of a route */
+extern const wf_face wf_face_anthropic, wf_face_responses, wf_face_ollama;
+bool wf_anthropic_count(wf_job *j, wf_text *out); /* of a route, as all these */
+bool wf_ollama_tags(wf_job *j, wf_text *out);
+bool wf_ollama_ps(wf_job *j, wf_text *out);
+bool wf_ollama_show_read(wf_job *j, const wf_json *body);
+bool wf_ollama_show(wf_job *j, wf_text *out);
 
 /* ---- routes.c -------------------------------------------------------------------------------------------- */
 

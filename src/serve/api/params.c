@@ -16,11 +16,12 @@
 
 /* ---- bodies ---------------------------------------------------------------------------------------------- */
 
-wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r)
+static wf_json *parse_body(const char *text, size_t len, unsigned flags, wf_http_error *r)
 {
     wf_json_error e;
     if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
-    wf_json *body = wf_json_read(text, len, &(wf_json_rules){.depth = MAX_DEPTH, .values = MAX_VALUES}, &e);
+    const wf_json_rules rules = {.flags = flags, .depth = MAX_DEPTH, .values = MAX_VALUES};
+    wf_json *body = wf_json_read(text, len, &rules, &e);
     if (wf_json_is(body, WF_JSON_OBJECT)) return body;
     if (body) wf_refuse(r, 400, "", "the body must be a JSON object");
     else if (e.fault == WF_JSON_NO_MEMORY) wf_refuse(r, 500, "", "out of memory for the request");
@@ -32,10 +33,14 @@ wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r)
     else if (e.fault == WF_JSON_ZERO)
         wf_refuse(r, 400, e.name, "%s has a zero byte (\\u0000), which no text here can have (line %zu, column %zu)",
                   *e.name ? e.name : "the body", e.line, e.column);
+    else if (flags & WF_JSON_UNIQUE) /* what we wrote is good but for this */
+        wf_refuse(r, 400, "", "a field is sent twice, by two names or in two objects (%s): send it once", e.text);
     else wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %zu, column %zu)", e.text, e.line, e.column);
     wf_json_free(body);
     return NULL;
 }
+
+wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r) { return parse_body(text, len, 0, r); }
 
 /* ---- lists ----------------------------------------------------------------------------------------------- */
 
@@ -290,7 +295,7 @@ static bool read_stream_options(const wf_json *body, wf_params *p, wf_http_error
     return true;
 }
 
-static bool check_model(wf_job *j, const wf_json *body, wf_http_error *r)
+bool wf_model_check(wf_job *j, const wf_json *body, wf_http_error *r)
 {
     const wf_server *s = j->server;
     const wf_json *v = wf_field(body, "model");
@@ -355,7 +360,7 @@ static bool read_own(wf_job *j, const wf_json *body)
     wf_params *p = &j->params;
     wf_http_error *r = &j->refusal;
     const wf_json *ids = wf_field(body, "stop_token_ids");
-    if (!check_model(j, body, r) || !wf_fields_check(j->server, body, p->chat ? WF_OF_CHAT : WF_OF_TEXT, r) ||
+    if (!wf_model_check(j, body, r) || !wf_fields_check(j->server, body, p->chat ? WF_OF_CHAT : WF_OF_TEXT, r) ||
         !wf_fields_read(s, body, p, r))
         return false;
     if (p->priority && !s->p.allow_priority) /* as vLLM does, unless the server was started for it */
@@ -370,7 +375,7 @@ static bool read_own(wf_job *j, const wf_json *body)
            drop_texts(p);
 }
 
-/* What a request of another interface says as one of ours; NULL: the refusal is set. */
+/* What a request of another interface says as one of ours; NULL: the refusal is set, or the reply written. */
 static wf_json *translate(wf_job *j, const wf_json *body)
 {
     wf_text text = {0};
@@ -379,7 +384,7 @@ static wf_json *translate(wf_job *j, const wf_json *body)
     bool ok = j->route->face->translate(j, body, &text);
     wf_text_add(&text, "}", 1);
     if (ok && text.failed) wf_refuse(&j->refusal, 500, "", "out of memory for the request");
-    else if (ok) own = wf_body_parse(text.data, text.len, &j->refusal);
+    else if (ok && !j->written) own = parse_body(text.data, text.len, WF_JSON_UNIQUE, &j->refusal);
     free(text.data);
     return own;
 }
@@ -389,7 +394,7 @@ bool wf_params_read(wf_job *j, const wf_json *body)
     j->params.chat = j->route->chat;
     if (!j->route->face->translate) return read_own(j, body);
     wf_json *own = translate(j, body);
-    bool ok = own && read_own(j, own);
+    bool ok = j->written || (own && read_own(j, own));
     wf_json_free(own);
     return ok;
 }
@@ -397,7 +402,7 @@ bool wf_params_read(wf_job *j, const wf_json *body)
 bool wf_params_count(wf_job *j, const wf_json *body)
 {
     wf_json *own = translate(j, body);
-    bool ok = own && check_model(j, own, &j->refusal) && wf_fields_check(j->server, own, WF_OF_CHAT, &j->refusal) &&
+    bool ok = own && wf_model_check(j, own, &j->refusal) && wf_fields_check(j->server, own, WF_OF_CHAT, &j->refusal) &&
               wf_fields_read(j->server, own, &j->params, &j->refusal) &&
               wf_chat_read(j->server, own, &j->params, &j->refusal);
     wf_json_free(own);

@@ -285,6 +285,7 @@ static void respond_to_body(wf_job *j)
     else if (!strcmp(j->method, "OPTIONS")) send_reply(j, 204, NULL, &(wf_httpd_reply){0});
     else if (route->stream) send_reply(j, 200, "application/json", &(wf_httpd_reply){.fill = route->stream});
     else if (route->answer) send_answer(j);
+    else if (j->written) send_whole(j, 0);
     else {
         j->running = true;
         wf_job_watch(j);

@@ -43,10 +43,15 @@ static void put_model_card(const wf_server *s, const char *name, wf_text *out)
         (double)d->repeat_penalty, d->repeat_last_n, (double)d->presence_penalty, (double)d->frequency_penalty);
 }
 
+#define LATEST ":latest" /* what Ollama's clients put behind names without a tag */
+
 bool wf_names_have(const wf_server *s, const char *name)
 {
-    bool found = false;
-    for (size_t i = 0; i < s->n_names; i++) found |= !strcmp(s->names[i], name);
+    size_t n = strlen(name), tag = strlen(LATEST);
+    bool tagged = n > tag && !strcmp(name + n - tag, LATEST), found = false;
+    for (size_t i = 0; i < s->n_names; i++)
+        found |= !strcmp(s->names[i], name) ||
+                 (tagged && strlen(s->names[i]) == n - tag && !strncmp(s->names[i], name, n - tag));
     return found;
 }
 
@@ -116,6 +121,12 @@ static const wf_route routes[] = {
      .chat = true,
      .face = &wf_face_anthropic},
     {.path = "/v1/responses", .method = "POST", .read = wf_params_read, .chat = true, .face = &wf_face_responses},
+    {.path = "/api/chat", .method = "POST", .read = wf_params_read, .chat = true, .face = &wf_face_ollama},
+    {.path = "/api/generate", .method = "POST", .read = wf_params_read, .face = &wf_face_ollama},
+    {.path = "/api/show", .method = "POST", .read = wf_ollama_show_read, .answer = wf_ollama_show, .face = &wf_face_ollama},
+    {.path = "/api/tags", .method = "GET", .answer = wf_ollama_tags, .face = &wf_face_ollama},
+    {.path = "/api/ps", .method = "GET", .answer = wf_ollama_ps, .face = &wf_face_ollama},
+    {.path = "/api/version", .method = "GET", .early = true, .answer = version_answer, .face = &wf_face_ollama},
     {.path = "/tokenize", .method = "POST", .read = wf_tokenize_read, .stream = wf_tokenize_fill},
     {.path = "/detokenize",
      .method = "POST",

@@ -181,7 +181,7 @@ static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
 /* The text goes where it belongs; what else the part has follows in an event of its own. */
 static void write_in_parts(wf_job *j, wf_choice *c, const part *p)
 {
-    bool own = !j->route->face->begin;
+    bool own = !j->route->face->put_reply;
     j->out.failed |= !wf_blocks_feed(c, p->text, p->n_text, p->done);
     if (own && (p->done || (j->params.chat_logprobs && p->n_tokens))) write_choice(j, c, NULL, 0, p);
     c->ended = p->done;
@@ -192,7 +192,7 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
     if (!c->opened) open_choice(j, c);
     for (size_t i = 0; i < p->n_tokens; i++) c->generated += !p->tokens[i].prompt;
     if (!p->n_text && !p->n_tokens && !p->done) return;
-    if (j->route->face->begin || wf_params_in_parts(&j->params)) {
+    if (j->route->face->put_reply || wf_params_in_parts(&j->params)) {
         write_in_parts(j, c, p);
         return;
     }
@@ -234,7 +234,8 @@ static enum wf_httpd_more write_news(wf_job *j)
     const wf_face *f = j->route->face;
     wf_choice *first = &j->choices[0];
     j->out.len = 0;
-    if (f->begin && !first->opened) f->begin(first), first->opened = true;
+    if (f->put_reply && !first->opened && f->begin) f->begin(first);
+    if (f->put_reply) first->opened = true;
     pthread_mutex_lock(&j->lock);
     if (!parts) j->lost = true;
     bool fail = wf_job_failed(j, &failed), ended = fail || take_all(j, parts);

@@ -1,0 +1,304 @@
+/* ollama: Ollama's API. Its requests have options in an object of their own, and its streams are lines of JSON. There
+ * is one model, which is always loaded. */
+#include "serve/api/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- requests -------------------------------------------------------------------------------------------- */
+
+/* What the context of the server holds is there, whatever a request sets aside for itself. */
+static bool put_options(const wf_job *j, const wf_json *body, wf_text *out, wf_http_error *r)
+{
+    const wf_json *options = wf_field(body, "options"), *context = wf_field(options, "num_ctx");
+    uint32_t most = j->server->context;
+    if (options && !wf_json_is(options, WF_JSON_OBJECT))
+        return wf_refuse(r, 400, "options", "options must be an object");
+    if (context && !(wf_json_is_number(context) && wf_json_number(context) <= most))
+        return wf_refuse(r, 400, "num_ctx", "num_ctx must be a number of at most %u, the context of this server, which "
+                         "its option -c sets", most);
+    return !options || wf_fields_pass(options, WF_OF_OPTIONS, out, r);
+}
+
+static bool put_format(const wf_json *format, wf_text *out, wf_http_error *r)
+{
+    const char *word = wf_json_text(format);
+    if (!format || (word && !*word)) return true;
+    if (word && !strcmp(word, "json")) {
+        wf_json_print(out, ",'response_format':{'type':'json_object'}");
+        return true;
+    }
+    if (!wf_json_is(format, WF_JSON_OBJECT))
+        return wf_refuse(r, 400, "format", "format must be \"json\" or a JSON schema, which is an object");
+    wf_json_print(out, ",'response_format':{'type':'json_schema','json_schema':{");
+    wf_json_put_member(out, "schema", format);
+    wf_text_add(out, "}}", 2);
+    return true;
+}
+
+/* Some members have other names here. */
+static bool put_message(const wf_json *m, wf_text *out, wf_http_error *r)
+{
+    static const char *const names[][2] = {{"thinking", "reasoning_content"}, {"tool_name", "name"}};
+    if (wf_json_count(wf_field(m, "images")))
+        return wf_refuse(r, WF_UNSUPPORTED, "messages", "images are not supported, only text: leave them out");
+    wf_json_comma(out);
+    if (!wf_json_is(m, WF_JSON_OBJECT)) wf_json_put(out, m);
+    else wf_text_add(out, "{", 1);
+    WF_JSON_EACH_MEMBER(one, m) {
+        const char *name = one->name.text;
+        for (size_t i = 0; i < WF_LEN(names); i++)
+            if (!strcmp(name, names[i][0])) name = names[i][1];
+        wf_json_put_member(out, name, &one->value);
+    }
+    if (wf_json_is(m, WF_JSON_OBJECT)) wf_text_add(out, "}", 1);
+    return true;
+}
+
+static bool put_chat(const wf_json *body, wf_text *out, wf_http_error *r)
+{
+    const wf_json *messages = wf_field(body, "messages");
+    bool ok = true;
+    if (messages && !wf_json_is(messages, WF_JSON_LIST))
+        return wf_refuse(r, 400, "messages", "messages must be a list");
+    wf_json_print(out, ",'messages':[");
+    for (size_t i = 0; ok && i < wf_json_count(messages); i++) ok = put_message(wf_json_at(messages, i), out, r);
+    wf_text_add(out, "]", 1);
+    return ok;
+}
+
+/* A chat of one message, or a text to go on with where the request or the model wants no template. */
+static bool put_prompt(wf_job *j, const wf_json *body, wf_text *out, wf_http_error *r)
+{
+    const wf_json *prompt = wf_field(body, "prompt"), *system = wf_field(body, "system"), *raw = wf_field(body, "raw");
+    if (raw && !wf_json_is(raw, WF_JSON_BOOL)) return wf_refuse(r, 400, "raw", "raw must be true or false");
+    if (prompt && !wf_json_is(prompt, WF_JSON_STRING))
+        return wf_refuse(r, 400, "prompt", "prompt must be a string");
+    if (system && !wf_json_is(system, WF_JSON_STRING))
+        return wf_refuse(r, 400, "system", "system must be a string");
+    j->params.chat = j->server->chat.usable && !wf_json_is_true(raw);
+    if (!j->params.chat && wf_json_bytes(system))
+        return wf_refuse(r, 400, "system", "without a template there is no system prompt: write it into the prompt");
+    if (!j->params.chat) {
+        if (!wf_field(wf_field(body, "options"), "num_predict")) wf_json_print(out, ",'num_predict':-1");
+        wf_json_put_member(out, "prompt", prompt);
+        return true;
+    }
+    wf_json_print(out, ",'messages':[");
+    if (wf_json_bytes(system)) wf_json_print(out, "{'role':'system','content':%s},", system->text);
+    wf_json_print(out, "{'role':'user','content':%s}]", wf_json_text(prompt));
+    return true;
+}
+
+static void put_loaded(wf_job *j);
+
+static bool translate(wf_job *j, const wf_json *body, wf_text *out)
+{
+    wf_http_error *r = &j->refusal;
+    bool chat = j->route->chat;
+    const wf_json *model = wf_field(body, "model"), *stream = wf_field(body, "stream"),
+                  *asked = wf_field(body, chat ? "messages" : "prompt");
+    if (!wf_fields_pass(body, chat ? WF_OF_OLLAMA : WF_OF_OLLAMA | WF_OF_GENERATE, out, r) ||
+        !wf_model_check(j, body, r) || !put_options(j, body, out, r))
+        return false;
+    if (!asked || (asked->kind == (chat ? WF_JSON_LIST : WF_JSON_STRING) && !asked->n)) {
+        put_loaded(j); /* what clients send to have the model loaded */
+        return true;
+    }
+    if (model) wf_json_put_member(out, "model", model);
+    wf_json_put_name(out, "stream");
+    if (stream) wf_json_put(out, stream);
+    else wf_text_add(out, "true", 4);
+    return put_format(wf_field(body, "format"), out, r) && (chat ? put_chat(body, out, r) : put_prompt(j, body, out, r));
+}
+
+/* ---- replies --------------------------------------------------------------------------------------------- */
+
+static void put_refusal(wf_text *out, const wf_http_error *r) { wf_json_print(out, "{'error':%s}", r->message); }
+
+static void put_time(int64_t seconds, wf_text *out)
+{
+    char text[32] = "";
+    time_t at = (time_t)seconds;
+    struct tm t;
+    if (gmtime_r(&at, &t)) strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &t);
+    wf_json_print(out, "%s", text);
+}
+
+/* A reply, or a line, with these texts: up to what else a message has. calls: JSON, or n is 0. */
+static void put_message_of(const wf_job *j, wf_slice text, wf_slice thoughts, wf_slice calls, wf_text *out)
+{
+    bool chat = j->route->chat;
+    wf_json_print(out, "{'model':%s,'created_at':", *j->params.model ? j->params.model : j->server->name);
+    put_time(j->created, out);
+    wf_json_print(out, chat ? ",'message':{'role':'assistant','content':%.*s" : ",'response':%.*s", (int)text.n, text.p);
+    if (thoughts.n) wf_json_print(out, ",'thinking':%.*s", (int)thoughts.n, thoughts.p);
+    if (calls.n) wf_json_print(out, ",'tool_calls':["), wf_text_add(out, calls.p, calls.n), wf_text_add(out, "]", 1);
+    if (chat) wf_text_add(out, "}", 1);
+}
+
+/* What the last line has, and a whole reply. */
+static void put_end(const wf_choice *c, wf_text *out)
+{
+    const struct weft_event *e = &c->end;
+    wf_json_print(out, ",'done':true,'done_reason':%s", wf_reply_finish_of(e->finish, 0));
+    wf_json_print(out, ",'total_duration':%llu,'load_duration':0,'prompt_eval_count':%u,'prompt_eval_duration':%llu",
+                  (unsigned long long)(e->queue_ns + e->prompt_ns + e->decode_ns), e->n_prompt,
+                  (unsigned long long)e->prompt_ns);
+    wf_json_print(out, ",'eval_count':%u,'eval_duration':%llu}", e->n_generated, (unsigned long long)e->decode_ns);
+}
+
+static void put_loaded(wf_job *j)
+{
+    const wf_slice none = {"", 0};
+    put_message_of(j, none, none, none, &j->out);
+    wf_json_print(&j->out, ",'done':true,'done_reason':'load'}");
+    wf_text_add(&j->out, "\n", 1);
+    j->written = true;
+}
+
+/* Of calls only: texts are put together. */
+static void put_block(const wf_choice *c, const wf_block *b, wf_text *out)
+{
+    (void)c;
+    wf_json_print(out, "{'id':%.*s,'function':{'name':%.*s,'arguments':", (int)b->id.n, b->id.p, (int)b->name.n,
+                  b->name.p);
+    wf_text_add(out, b->text.p, b->text.n);
+    wf_text_add(out, "}}", 2);
+}
+
+static wf_slice slice_of(const wf_text *t) { return (wf_slice){t->data ? t->data : "", t->len}; }
+
+static void put_reply(const wf_choice *c, wf_text *out)
+{
+    const wf_blocks *b = &c->blocks;
+    put_message_of(c->job, slice_of(&b->text), slice_of(&b->thoughts), slice_of(&b->done), out);
+    put_end(c, out);
+}
+
+static void stream_line(wf_choice *c, wf_slice text, wf_slice thoughts, wf_slice calls)
+{
+    put_message_of(c->job, text, thoughts, calls, &c->job->out);
+    wf_json_print(&c->job->out, ",'done':false}");
+    wf_text_add(&c->job->out, "\n", 1);
+}
+
+static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
+{
+    const wf_slice none = {"", 0};
+    if (b->kind == WF_BLOCK_TEXT) stream_line(c, text, none, none);
+    if (b->kind == WF_BLOCK_THOUGHT) stream_line(c, none, text, none);
+}
+
+/* A call is one line. */
+static void stream_block_begin(wf_choice *c, const wf_block *b)
+{
+    const wf_slice none = {"", 0};
+    wf_text call = {0};
+    if (b->kind != WF_BLOCK_CALL) return;
+    put_block(c, b, &call);
+    stream_line(c, none, none, slice_of(&call));
+    c->job->out.failed |= call.failed;
+    free(call.data);
+}
+
+static void stream_end(wf_choice *c, const wf_http_error *failed)
+{
+    const wf_slice none = {"", 0};
+    wf_text *out = &c->job->out;
+    if (failed) put_refusal(out, failed);
+    if (!failed) put_message_of(c->job, none, none, none, out), put_end(c, out);
+    wf_text_add(out, "\n", 1);
+}
+
+const wf_face wf_face_ollama = {.translate = translate,
+                                .put_refusal = put_refusal,
+                                .put_block = put_block,
+                                .put_reply = put_reply,
+                                .stream_type = "application/x-ndjson",
+                                .silence = " ", /* stands before the next line, where JSON may have it */
+                                .block_begin = stream_block_begin,
+                                .delta = stream_delta,
+                                .end = stream_end};
+
+/* ---- the model ------------------------------------------------------------------------------------------- */
+
+static void put_details(const wf_server *s, wf_text *out)
+{
+    const struct weft_model_info *m = weft_model_info(s->model);
+    char size[32];
+    bool large = m->n_params >= 1000000000u;
+    snprintf(size, sizeof size, "%.1f%s", (double)m->n_params / (large ? 1e9 : 1e6), large ? "B" : "M");
+    wf_json_print(out,
+                  "'details':{'parent_model':'','format':'gguf','family':%s,'families':[%s],'parameter_size':%s,"
+                  "'quantization_level':%s}",
+                  m->arch, m->arch, size, m->file_type ? m->file_type : "unknown");
+}
+
+/* The digest only tells models apart. */
+static void put_card(const wf_server *s, const char *name, wf_text *out)
+{
+    const struct weft_model_info *m = weft_model_info(s->model);
+    uint64_t h = wf_hash(m->path, strlen(m->path)) ^ m->file_bytes;
+    wf_json_comma(out);
+    wf_json_print(out, "{'name':%s,'model':%s,'size':%llu", name, name, (unsigned long long)m->file_bytes);
+    wf_text_print(out, ",\"digest\":\"%016llx%016llx%016llx%016llx\",", (unsigned long long)h, (unsigned long long)~h,
+                  (unsigned long long)(h * 3), (unsigned long long)(h * 5));
+    put_details(s, out);
+}
+
+bool wf_ollama_tags(wf_job *j, wf_text *out)
+{
+    wf_server *s = j->server;
+    wf_json_print(out, "{'models':[");
+    for (size_t i = 0; i < s->n_names; i++) {
+        put_card(s, s->names[i], out);
+        wf_json_put_name(out, "modified_at");
+        put_time(s->started, out);
+        wf_text_add(out, "}", 1);
+    }
+    wf_text_add(out, "]}", 2);
+    return true;
+}
+
+/* It is never unloaded: it expires a day after whoever asks. */
+bool wf_ollama_ps(wf_job *j, wf_text *out)
+{
+    wf_json_print(out, "{'models':[");
+    put_card(j->server, j->server->name, out);
+    wf_json_print(out, ",'context_length':%u,'size_vram':%llu,'expires_at':", j->server->context,
+                  (unsigned long long)weft_model_info(j->server->model)->weight_bytes);
+    put_time(j->created + 86400, out);
+    wf_text_add(out, "}]}", 3);
+    return true;
+}
+
+bool wf_ollama_show_read(wf_job *j, const wf_json *body)
+{
+    const wf_json *former = wf_field(body, "name");
+    const wf_json_member named = {{.kind = WF_JSON_STRING, .n = 5, .text = "model"}, former ? *former : (wf_json){0}};
+    const wf_json as_model = {.kind = WF_JSON_OBJECT, .n = 1, .members = &named};
+    return wf_fields_check(j->server, body, WF_OF_SHOW, &j->refusal) &&
+           wf_model_check(j, wf_field(body, "model") ? body : &as_model, &j->refusal);
+}
+
+bool wf_ollama_show(wf_job *j, wf_text *out)
+{
+    const wf_server *s = j->server;
+    const struct weft_model_info *m = weft_model_info(s->model);
+    const char *template = s->p.chat_template ? s->p.chat_template : m->chat_template;
+    wf_json_print(out, "{'modelfile':'','parameters':'','template':%s,'modified_at':", template ? template : "");
+    put_time(s->started, out);
+    wf_text_add(out, ",", 1);
+    put_details(s, out);
+    wf_json_print(out, ",'capabilities':['completion'");
+    if (s->chat.calls) wf_json_print(out, ",'tools'");
+    if (s->chat.thoughts) wf_json_print(out, ",'thinking'");
+    wf_json_print(out, "],'model_info':{'general.architecture':%s,'general.parameter_count':%llu", m->arch,
+                  (unsigned long long)m->n_params);
+    wf_text_print(out, ",\"%s.context_length\":%u,\"%s.embedding_length\":%u,\"%s.block_count\":%u}}", m->arch, m->context,
+                  m->arch, m->hidden_size, m->arch, m->n_layer);
+    return true;
+}
