@@ -30,7 +30,8 @@ static inline wf_job job_of(size_t path)
         {.chat = true, .face = &wf_face_anthropic},
         {.chat = true, .face = &wf_face_responses},
         {.chat = true, .face = &wf_face_ollama},
-        {.face = &wf_face_ollama}};
+        {.face = &wf_face_ollama},
+        {.face = &wf_face_infill}};
     return (wf_job){.server = server(), .route = &routes[path % WF_LEN(routes)]};
 }
 

@@ -248,11 +248,11 @@ class Clients:
         except TurnedAway:
             return self.add("turned_away")
         assert status in statuses, (status, data)
-        assert status == 200 or json.loads(data)["error"]["message"], data
+        assert status == 200 or json.loads(data)["error"], data
 
     def bad_request(self, rng):
-        path = rng.choice(["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"])
-        self.refused(path, rng.choice(BAD_BODIES), (400,) if "completions" in path else (200, 400))
+        path = rng.choice(["/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/generate", "/tokenize", "/detokenize"])
+        self.refused(path, rng.choice(BAD_BODIES), (400,) if path.startswith("/v1/") else (200, 400))
 
     def bad_bytes(self, rng):
         """None of them is a request, and most are not even refused before their sender goes."""

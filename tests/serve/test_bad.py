@@ -20,20 +20,79 @@ def post(body, *headers, path="/v1/completions"):
 GOOD_BODY = json.dumps(serve.GOOD).encode()
 
 
+# Bodies are read alike; errors of the last ones have the form that their clients know.
+PATHS = {"/v1/completions": None, "/v1/chat/completions": None, "/tokenize": None, "/detokenize": None, "/v1/responses": None, "/infill": None, "/apply-template": None,
+         "/v1/messages": {"type": "error", "error": {"type": "invalid_request_error"}}, "/v1/messages/count_tokens": {"type": "error", "error": {"type": "invalid_request_error"}},
+         "/api/chat": {}, "/api/generate": {}, "/api/show": {}}
+TURNS = [{"role": "user", "content": "Hi"}]
+# A good request of each other interface, whose members and their members then become something else.
+WHOLE = {
+    "/v1/messages": {"model": "", "max_tokens": 2, "system": [{"type": "text", "text": "Be."}], "stop_sequences": ["x"], "thinking": {"type": "disabled"}, "metadata": {"user_id": "a"},
+                     "messages": [*TURNS, {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm", "signature": ""}, {"type": "text", "text": "So"},
+                                                                            {"type": "tool_use", "id": "i", "name": "f", "input": {"x": 1}}]},
+                                  {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i", "content": [{"type": "text", "text": "4"}]}, {"type": "text", "text": "So?"}]}],
+                     "tools": [{"name": "f", "description": "It does.", "input_schema": {"type": "object"}}], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+                     "output_config": {"effort": "medium"}, "stream": False},
+    "/v1/responses": {"model": "", "instructions": "Be.", "max_output_tokens": 2, "text": {"format": {"type": "text"}}, "reasoning": {"effort": "medium", "summary": "auto"},
+                      "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]},
+                                {"role": "assistant", "content": "So"}, {"type": "function_call", "call_id": "i", "name": "f", "arguments": "{}"},
+                                {"type": "function_call_output", "call_id": "i", "output": "4"}],
+                      "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}], "tool_choice": "auto", "include": [], "store": True, "stream": False},
+    "/api/chat": {"model": "", "messages": [*TURNS, {"role": "assistant", "content": "So", "thinking": "Hm", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]},
+                                            {"role": "tool", "content": "4", "tool_name": "f"}],
+                  "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}], "options": {"num_predict": 2, "stop": ["x"], "num_ctx": 64}, "think": False,
+                  "format": "", "keep_alive": "5m", "stream": False},
+    "/api/generate": {"model": "", "prompt": "Hi", "system": "Be.", "options": {"num_predict": 2}, "raw": False, "suffix": "", "format": "", "images": [], "stream": False},
+}
+
+
+def changed(value):
+    """A value of JSON with something else in place of one of those in it, for each of these."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        for other in (5, "x", True, [], {}, [5], [[]], {"type": 5}, None):
+            yield {**value, key: other} if isinstance(value, dict) else [*value[:key], other, *value[key + 1:]]
+        for inner in changed(value[key]):
+            yield {**value, key: inner} if isinstance(value, dict) else [*value[:key], inner, *value[key + 1:]]
+
+
 class Bad(serve.Unharmed):
     ARGS = ["--max-queue", 300, {"max_body": 1 << 20, "read_timeout": 1000}]
 
     # --- JSON and its fields ------------------------------------------------------------------------
+
+    def refused_by(self, path, body):
+        reply, form = self.s.post(path, body), PATHS[path]
+        if form is None:
+            return self.refused(reply, 400)
+        self.assertEqual((reply.status, set(reply.json)), (400, {"error", *form}), reply.body)
+        self.assertGreater(len(reply.error["message"] if form else reply.error), 10)
+        if form:
+            self.assertEqual(reply.error["type"], form["error"]["type"])
+
+    def test_other_interfaces(self):
+        """Every value of every wrong type: an answer, or an error in the right form."""
+        for path, whole in WHOLE.items():
+            self.assertEqual(self.s.post(path, whole).status, 200, self.s.post(path, whole).body)
+            statuses = set()
+            c = self.s.connect()
+            for body in changed(whole):
+                c.request("POST", path, body=json.dumps({**body, "stream": False} if body["stream"] in (True, None) else body))
+                reply = serve.Reply(c.getresponse())
+                statuses.add(reply.status)
+                self.assertIn(reply.status, (200, 400, 404), (body, reply.body))
+                self.assertEqual("error" in reply.json and reply.json["error"] is not None, reply.status != 200, (body, reply.body))
+            c.close()
+            self.assertLessEqual({200, 400}, statuses)
 
     def test_json(self):
         bad = [b"", b"{", b"[]", b"1", b"null", b"\"x\"", b"{\"prompt\": }", b"{\"prompt\": \"\xff\xfe\"}", b"{'prompt': 1}",
                b"{\"prompt\": \"\\ud800\"}", b"{\"prompt\": \"a\\u0000b\"}", b"{\"prompt\": \"a\"} x", b"\x00" * 100,
                b"{\"prompt\": \"a\", \"temperature\": NaN}", b"{\"prompt\": \"a\", \"temperature\": 1e999}",
                b"{\"prompt\": \"a\", \"temperature\": Infinity}"]
-        for path in ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"):
+        for path in PATHS:
             for body in bad:
                 with self.subTest(path=path, body=body):
-                    self.refused(self.s.post(path, body), 400)
+                    self.refused_by(path, body)
 
     def test_zero_bytes(self):
         """They are JSON, but no text that a model gets; the error names the field."""

@@ -165,6 +165,8 @@ class Unread(serve.Unharmed):
         rows = list(unread())
         self.assertGreater(len(rows), 80)
         for name, where, neutral, instead in rows:
+            if where == "INFILL":  # which this model cannot: test_llama
+                continue
             for path in self.SEVERAL.get(where, [where]):
                 for value in (5, "other", {"a": 1}) if neutral is None else (None, *neutral):
                     with self.subTest(path=path, name=name, value=value):

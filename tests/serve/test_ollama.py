@@ -100,7 +100,7 @@ class Ollama(test_anthropic.Case):
                 ("/api/chat", {"messages": turns, "stream": 1}, "stream"), ("/api/chat", {"messages": turns, "model": 5}, "model"),
                 ("/api/generate", {"prompt": 5}, "prompt"), ("/api/generate", {"prompt": "C", "raw": 1}, "raw"), ("/api/generate", {"prompt": "C", "system": 1}, "system"),
                 ("/api/generate", {"prompt": "C", "raw": True, "system": "Be."}, "system"), ("/api/generate", {"prompt": "C", "template": "x"}, "template"),
-                ("/api/generate", {"prompt": "C", "context": [1]}, "context"), ("/api/generate", {"prompt": "C", "suffix": "x"}, "suffix")):
+                ("/api/generate", {"prompt": "C", "context": [1]}, "context"), ("/api/generate", {"prompt": "C", "suffix": "x"}, "fill in the middle")):
             with self.subTest(fields):
                 r = self.s.post(path, fields)
                 self.assertEqual((r.status, set(r.json)), (400, {"error"}), r.body)

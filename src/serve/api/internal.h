@@ -23,7 +23,7 @@ typedef struct wf_job wf_job;
 typedef struct wf_http_error {
     int status;                      /* HTTP status; 0: no error */
     const char *type, *code, *allow; /* code NULL: null; allow: of status 405, the methods that the path takes */
-    char param[48], message[400];    /* param: the invalid field; "": null */
+    char param[48], message[480]; /* param: the invalid field; "": null */
 } wf_http_error;
 #define WF_UNSUPPORTED 1 /* what weft cannot do: 400, which clients do not send again as they do 501, and a code */
 /* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
@@ -65,6 +65,7 @@ typedef struct wf_params {
     bool thinking;        /* the prompt has opened thoughts */
     bool continues, told; /* the answer goes on with the last message; the request says so */
     bool closed;          /* it ends behind the last message, without a new one */
+    bool rendered;        /* the prompt of a chat stays text */
     const struct wf_chat_style *calls; /* how calls in the answer are recognised; NULL: they stay text */
     const struct wf_thought_kind *thoughts; /* the same for what it begins with */
     const int32_t *show; /* control tokens that mark all this */
@@ -89,7 +90,7 @@ const wf_json *wf_field(const wf_json *body, const char *name); /* one that is p
 bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r); /* those of one value */
 enum wf_where { /* requests that fields are of */
     WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8, WF_OF_MESSAGES = 16, WF_OF_RESPONSES = 32,
-    WF_OF_OLLAMA = 64, WF_OF_GENERATE = 128, WF_OF_OPTIONS = 256, WF_OF_SHOW = 512
+    WF_OF_OLLAMA = 64, WF_OF_GENERATE = 128, WF_OF_OPTIONS = 256, WF_OF_SHOW = 512, WF_OF_INFILL = 1024
 };
 /* Is each field one that is read, or changes nothing? */
 bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r);
@@ -153,7 +154,7 @@ void wf_chat_put_call(const wf_json *call, const char *id, const char *arguments
 void wf_chat_put_tool(const wf_json *tool, const char *parameters, wf_text *out);
 void wf_chat_put_choice(const wf_json *choice, wf_text *out);
 
-/* ---- tokens.c: /tokenize and /detokenize ----------------------------------------------------------------- */
+/* ---- tokens.c: /tokenize, /detokenize, /apply-template --------------------------------------------------- */
 
 typedef struct wf_token_list { /* what /tokenize sends */
     int32_t *ids;
@@ -165,6 +166,7 @@ bool wf_tokenize_read(wf_job *j, const wf_json *body);
 enum wf_httpd_more wf_tokenize_fill(void *job, wf_slice *part); /* a stream of wf_httpd_reply */
 bool wf_detokenize_read(wf_job *j, const wf_json *body);
 bool wf_detokenize_answer(wf_job *j, wf_text *text);
+bool wf_template_read(wf_job *j, const wf_json *body); /* /apply-template: what a chat is as text */
 
 /* ---- job.c: one HTTP request ----------------------------------------------------------------------------- */
 
@@ -191,7 +193,7 @@ typedef struct wf_block { /* a part of an answer, up to where one of another kin
     wf_slice text, id, name; /* text: of a call, its arguments */
 } wf_block;
 typedef struct wf_blocks {
-    wf_block open;          /* text, or thoughts, which may go on; kind NONE: there is none, and index is the next one's */
+    wf_block open;          /* text or thoughts that may go on; kind NONE: nothing does, and index is the next one's */
     wf_text text, thoughts; /* of it, or of all, where they are not kept apart */
     wf_text done;           /* JSON of those that have ended, or of calls alone, with commas between */
     unsigned n_events;      /* numbered, in a stream that has them so */
@@ -293,7 +295,7 @@ bool wf_reply_is_cut(const struct weft_event *end);
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls);
 enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part); /* the stream of a wf_httpd_reply */
 
-/* ---- blocks.c, and interfaces: sse.c, anthropic.c, responses.c, ollama.c --------------------------------------------------- */
+/* ---- blocks.c, and interfaces: sse.c, anthropic.c, responses.c, ollama.c, llama.c ------------------------- */
 
 /* An interface over the one way of requests: what it is sent becomes a request of /v1/chat/completions before anything
  * is checked, and its replies are written from the parts of an answer. All but OpenAI's have one choice. What writes a
@@ -320,12 +322,17 @@ bool wf_blocks_feed(wf_choice *c, const char *text, size_t len, bool last);
 void wf_blocks_free(wf_choice *c);
 #define WF_SSE_TYPE "text/event-stream; charset=utf-8"
 extern const wf_face wf_face_openai;
-extern const wf_face wf_face_anthropic, wf_face_responses, wf_face_ollama;
+extern const wf_face wf_face_anthropic, wf_face_responses, wf_face_ollama, wf_face_infill;
 bool wf_anthropic_count(wf_job *j, wf_text *out); /* of a route, as all these */
 bool wf_ollama_tags(wf_job *j, wf_text *out);
 bool wf_ollama_ps(wf_job *j, wf_text *out);
 bool wf_ollama_show_read(wf_job *j, const wf_json *body);
 bool wf_ollama_show(wf_job *j, wf_text *out);
+bool wf_llama_props(wf_job *j, wf_text *out);
+/* The field `prompt` for what stands between two texts, as token ids; files: others, with filename and text; begun: the
+ * beginning of the answer. Each may be NULL. false: the job's refusal is set. */
+bool wf_infill_put(wf_job *j, const wf_json *prefix, const wf_json *suffix, const wf_json *files, const wf_json *begun,
+                   wf_text *out);
 
 /* ---- routes.c -------------------------------------------------------------------------------------------- */
 

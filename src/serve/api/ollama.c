@@ -72,17 +72,20 @@ static bool put_chat(const wf_json *body, wf_text *out, wf_http_error *r)
 /* A chat of one message, or a text to go on with where the request or the model wants no template. */
 static bool put_prompt(wf_job *j, const wf_json *body, wf_text *out, wf_http_error *r)
 {
-    const wf_json *prompt = wf_field(body, "prompt"), *system = wf_field(body, "system"), *raw = wf_field(body, "raw");
+    const wf_json *prompt = wf_field(body, "prompt"), *system = wf_field(body, "system"), *raw = wf_field(body, "raw"),
+                  *suffix = wf_field(body, "suffix");
     if (raw && !wf_json_is(raw, WF_JSON_BOOL)) return wf_refuse(r, 400, "raw", "raw must be true or false");
     if (prompt && !wf_json_is(prompt, WF_JSON_STRING))
         return wf_refuse(r, 400, "prompt", "prompt must be a string");
     if (system && !wf_json_is(system, WF_JSON_STRING))
         return wf_refuse(r, 400, "system", "system must be a string");
-    j->params.chat = j->server->chat.usable && !wf_json_is_true(raw);
+    if (suffix && !wf_json_is(suffix, WF_JSON_STRING)) return wf_refuse(r, 400, "suffix", "suffix must be a string");
+    j->params.chat = j->server->chat.usable && !wf_json_is_true(raw) && !wf_json_bytes(suffix);
     if (!j->params.chat && wf_json_bytes(system))
         return wf_refuse(r, 400, "system", "without a template there is no system prompt: write it into the prompt");
     if (!j->params.chat) {
         if (!wf_field(wf_field(body, "options"), "num_predict")) wf_json_print(out, ",'num_predict':-1");
+        if (wf_json_bytes(suffix)) return wf_infill_put(j, prompt, suffix, NULL, NULL, out);
         wf_json_put_member(out, "prompt", prompt);
         return true;
     }
@@ -111,7 +114,8 @@ static bool translate(wf_job *j, const wf_json *body, wf_text *out)
     wf_json_put_name(out, "stream");
     if (stream) wf_json_put(out, stream);
     else wf_text_add(out, "true", 4);
-    return put_format(wf_field(body, "format"), out, r) && (chat ? put_chat(body, out, r) : put_prompt(j, body, out, r));
+    return put_format(wf_field(body, "format"), out, r) &&
+           (chat ? put_chat(body, out, r) : put_prompt(j, body, out, r));
 }
 
 /* ---- replies --------------------------------------------------------------------------------------------- */
@@ -133,7 +137,8 @@ static void put_message_of(const wf_job *j, wf_slice text, wf_slice thoughts, wf
     bool chat = j->route->chat;
     wf_json_print(out, "{'model':%s,'created_at':", *j->params.model ? j->params.model : j->server->name);
     put_time(j->created, out);
-    wf_json_print(out, chat ? ",'message':{'role':'assistant','content':%.*s" : ",'response':%.*s", (int)text.n, text.p);
+    wf_json_print(out, chat ? ",'message':{'role':'assistant','content':%.*s" : ",'response':%.*s", (int)text.n,
+                  text.p);
     if (thoughts.n) wf_json_print(out, ",'thinking':%.*s", (int)thoughts.n, thoughts.p);
     if (calls.n) wf_json_print(out, ",'tool_calls':["), wf_text_add(out, calls.p, calls.n), wf_text_add(out, "]", 1);
     if (chat) wf_text_add(out, "}", 1);
@@ -298,7 +303,7 @@ bool wf_ollama_show(wf_job *j, wf_text *out)
     if (s->chat.thoughts) wf_json_print(out, ",'thinking'");
     wf_json_print(out, "],'model_info':{'general.architecture':%s,'general.parameter_count':%llu", m->arch,
                   (unsigned long long)m->n_params);
-    wf_text_print(out, ",\"%s.context_length\":%u,\"%s.embedding_length\":%u,\"%s.block_count\":%u}}", m->arch, m->context,
-                  m->arch, m->hidden_size, m->arch, m->n_layer);
+    wf_text_print(out, ",\"%s.context_length\":%u,\"%s.embedding_length\":%u,\"%s.block_count\":%u}}", m->arch,
+                  m->context, m->arch, m->hidden_size, m->arch, m->n_layer);
     return true;
 }

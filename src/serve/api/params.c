@@ -250,6 +250,13 @@ wf_answer *wf_params_answer(const wf_params *p)
     return wf_answer_new(&style);
 }
 
+static weft_status make_prompt(const wf_server *s, const struct weft_chat_params *chat, const wf_params *p)
+{
+    wf_prompt *to = &p->prompts[0];
+    return p->rendered ? weft_chat_render(s->model, chat, &to->text, &to->len)
+                       : weft_chat_tokenize(s->model, chat, &to->ids, &to->n);
+}
+
 bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     wf_text messages = {0}, tools = {0}, kwargs = {0};
@@ -265,14 +272,14 @@ bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http
                                     .kwargs_json = kwargs.data,
                                     .no_generation_prompt = p->closed,
                                     .continue_last = p->continues};
-    weft_status e = ok ? weft_chat_tokenize(s->model, &chat, &p->prompts[0].ids, &p->prompts[0].n) : WEFT_OK;
+    weft_status e = ok ? make_prompt(s, &chat, p) : WEFT_OK;
     if (e == WEFT_ERR_ARG && p->continues && !p->told) { /* the template may not show it */
         chat.continue_last = p->continues = false;
-        e = weft_chat_tokenize(s->model, &chat, &p->prompts[0].ids, &p->prompts[0].n);
+        e = make_prompt(s, &chat, p);
     }
     if (e == WEFT_ERR_UNSUPPORTED) ok = wf_refuse(r, WF_UNSUPPORTED, "messages", "%s", wf_last_error());
     else if (e) ok = wf_refuse(r, 400, "messages", "%s", wf_last_error());
-    if (ok) read_style(s, p);
+    if (ok && !p->rendered) read_style(s, p);
     free(messages.data);
     free(tools.data);
     free(kwargs.data);

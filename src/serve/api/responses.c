@@ -175,15 +175,16 @@ static bool put_members(const wf_json *body, wf_text *out, wf_http_error *r)
     static const char *const objects[] = {"text", "reasoning"};
     for (size_t k = 0; k < WF_LEN(objects); k++) {
         const wf_json *v = wf_field(body, objects[k]);
-        if (v && !wf_json_is(v, WF_JSON_OBJECT)) return wf_refuse(r, 400, objects[k], "%s must be an object", objects[k]);
+        if (v && !wf_json_is(v, WF_JSON_OBJECT))
+            return wf_refuse(r, 400, objects[k], "%s must be an object", objects[k]);
         WF_JSON_EACH_MEMBER(m, v) {
             size_t i = 0;
             if (wf_json_absent(&m->value)) continue;
             while (i < WF_LEN(known) && (strcmp(known[i].object, objects[k]) || strcmp(known[i].member, m->name.text)))
                 i++;
             if (i == WF_LEN(known))
-                return wf_refuse(r, WF_UNSUPPORTED, objects[k], "%s with %.40s is not supported: leave it out", objects[k],
-                                 m->name.text);
+                return wf_refuse(r, WF_UNSUPPORTED, objects[k], "%s with %.40s is not supported: leave it out",
+                                 objects[k], m->name.text);
             if (known[i].as) wf_json_put_member(out, known[i].as, &m->value);
         }
     }

@@ -123,10 +123,21 @@ static const wf_route routes[] = {
     {.path = "/v1/responses", .method = "POST", .read = wf_params_read, .chat = true, .face = &wf_face_responses},
     {.path = "/api/chat", .method = "POST", .read = wf_params_read, .chat = true, .face = &wf_face_ollama},
     {.path = "/api/generate", .method = "POST", .read = wf_params_read, .face = &wf_face_ollama},
-    {.path = "/api/show", .method = "POST", .read = wf_ollama_show_read, .answer = wf_ollama_show, .face = &wf_face_ollama},
+    {.path = "/api/show",
+     .method = "POST",
+     .read = wf_ollama_show_read,
+     .answer = wf_ollama_show,
+     .face = &wf_face_ollama},
     {.path = "/api/tags", .method = "GET", .answer = wf_ollama_tags, .face = &wf_face_ollama},
     {.path = "/api/ps", .method = "GET", .answer = wf_ollama_ps, .face = &wf_face_ollama},
     {.path = "/api/version", .method = "GET", .early = true, .answer = version_answer, .face = &wf_face_ollama},
+    {.path = "/infill", .method = "POST", .read = wf_params_read, .face = &wf_face_infill},
+    {.path = "/props", .method = "GET", .answer = wf_llama_props},
+    {.path = "/apply-template",
+     .method = "POST",
+     .read = wf_template_read,
+     .answer = wf_detokenize_answer,
+     .content_type = "application/json"},
     {.path = "/tokenize", .method = "POST", .read = wf_tokenize_read, .stream = wf_tokenize_fill},
     {.path = "/detokenize",
      .method = "POST",
@@ -155,7 +166,7 @@ static const char *meant(const char *path)
 
 static bool no_route(const char *path, wf_http_error *r)
 {
-    char all[280];
+    char all[320];
     size_t len = 0;
     const char *near = meant(path);
     bool base = near && !strncmp(near, "/v1/", 4);

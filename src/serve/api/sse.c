@@ -14,7 +14,7 @@ typedef struct part { /* the new part of a choice */
     wf_token *tokens;
     size_t n_tokens;
     struct weft_logprob *top;
-    bool done, cut;
+    bool done;
     enum weft_finish finish;
 } part;
 
@@ -46,7 +46,6 @@ static bool take(wf_choice *c, part *p, size_t *rows)
     p->n_text = text - c->sent_text;
     p->done = c->done && i == c->n_tokens;
     p->finish = c->end.finish;
-    p->cut = wf_reply_is_cut(&c->end);
     if (c->done) c->cached = c->end.n_cached;
     p->text = copy_of(c->text, c->sent_text, p->n_text, 1);
     p->tokens = copy_of(c->tokens, c->sent_tokens, p->n_tokens, sizeof *p->tokens);

@@ -1,5 +1,5 @@
-/* tokens: /tokenize and /detokenize. A text has many tokens, and each takes tens of bytes of JSON, so the list is
- * written as the client reads it: a request holds its ids and one block of text. */
+/* tokens: /tokenize, /detokenize and /apply-template. A text has many tokens, and each takes tens of bytes of JSON, so
+ * the list is written as the client reads it: a request holds its ids and one block of text. */
 #include "serve/api/internal.h"
 #include "base/options.h"
 
@@ -74,6 +74,18 @@ bool wf_tokenize_read(wf_job *j, const wf_json *body)
     return t->n <= most_tokens(j->server) ||
            wf_refuse(&j->refusal, 400, "prompt", "the text has %zu tokens, at most %zu are possible", t->n,
                      most_tokens(j->server));
+}
+
+bool wf_template_read(wf_job *j, const wf_json *body)
+{
+    const wf_prompt *p;
+    bool ok = wf_fields_check(j->server, body, WF_OF_TOKENS, &j->refusal);
+    j->params.closed = !flag(j, body, "add_generation_prompt", true, &ok);
+    j->params.rendered = true;
+    if (!ok || !wf_chat_read(j->server, body, &j->params, &j->refusal)) return false;
+    p = &j->params.prompts[0];
+    wf_json_print(&j->out, "{'prompt':%.*s}", (int)p->len, p->text);
+    return !j->out.failed || wf_refuse(&j->refusal, 500, "", "out of memory for the answer");
 }
 
 /* ---- the list of tokens ---------------------------------------------------------------------------------- */

@@ -1,0 +1,245 @@
+/* llama: what clients of llama.cpp's server ask for besides OpenAI's API: /infill, for models that fill in the middle
+ * of a text, and /props. */
+#include "serve/api/internal.h"
+#include "base/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the middle of a text -------------------------------------------------------------------------------- */
+
+#define DEEPSEEK(word) "<\xEF\xBD\x9C" "fim\xE2\x96\x81" word "\xEF\xBD\x9C>"
+
+/* The tokens by which models know it, of which one has those of one row. NULL: there is none. */
+static const struct marks {
+    const char *prefix, *suffix, *middle, *repository, *file;
+} all_marks[] = {{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"},
+                 {"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>"},
+                 {"<fim-prefix>", "<fim-suffix>", "<fim-middle>", NULL, NULL},
+                 {DEEPSEEK("begin"), DEEPSEEK("hole"), DEEPSEEK("end"), NULL, NULL},
+                 {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>", NULL, NULL},
+                 {"[PREFIX]", "[SUFFIX]", "[MIDDLE]", NULL, NULL},
+                 {"\xE2\x96\x81<PRE>", "\xE2\x96\x81<SUF>", "\xE2\x96\x81<MID>", NULL, NULL}};
+
+typedef struct fill { /* a prompt as it grows */
+    const wf_job *job;
+    wf_text *out;
+    size_t bytes;
+    bool ok;
+    wf_http_error *r;
+} fill;
+
+/* The control token that this text is; -1: none. */
+static int32_t mark_of(const wf_server *s, const char *text)
+{
+    int32_t *ids = NULL, id = -1;
+    size_t n = 0;
+    if (text && !weft_tokenize(s->model, text, strlen(text), WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n) && n == 1) id = ids[0];
+    weft_free(ids);
+    return id >= 0 && !weft_token_text(s->model, id, WEFT_TEXT_HIDE_SPECIAL, NULL, 0) ? id : -1;
+}
+
+static void add_id(fill *f, int32_t id)
+{
+    wf_json_comma(f->out);
+    wf_text_print(f->out, "%d", id);
+}
+
+static bool add_mark(fill *f, const char *text)
+{
+    int32_t id = mark_of(f->job->server, text);
+    if (id >= 0) add_id(f, id);
+    return id >= 0;
+}
+
+/* Nothing in it becomes a control token. */
+static void add_text(fill *f, const char *text, size_t len)
+{
+    const wf_server *s = f->job->server;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    uint64_t most;
+    f->bytes += len;
+    if (!f->ok || !len) return;
+    if (wf_exceeds_context(s->model, s->context, f->bytes, &most)) {
+        f->r->code = "context_length_exceeded";
+        f->ok = wf_refuse(f->r, 400, "input_prefix",
+                          "the texts have %zu bytes and more, but at most %llu fit the context of %u tokens", f->bytes,
+                          (unsigned long long)most, s->context);
+    } else if (weft_tokenize(s->model, text, len, WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL, &ids, &n))
+        f->ok = wf_refuse(f->r, 400, "input_prefix", "a text cannot be turned into tokens: %s", wf_last_error());
+    for (size_t i = 0; i < n; i++) add_id(f, ids[i]);
+    weft_free(ids);
+}
+
+static void add_string(fill *f, const wf_json *v, const char *name)
+{
+    if (v && !wf_json_is(v, WF_JSON_STRING)) f->ok = wf_refuse(f->r, 400, name, "%s must be a string", name);
+    else if (v) add_text(f, v->text, v->n);
+}
+
+/* Other files of the same repository, for models that know what that is. */
+static void add_files(fill *f, const struct marks *m, const wf_json *files)
+{
+    if (files && !wf_json_is(files, WF_JSON_LIST))
+        f->ok = wf_refuse(f->r, 400, "input_extra", "input_extra must be a list of objects with a text");
+    if (!f->ok || !wf_json_count(files)) return;
+    if (mark_of(f->job->server, m->file) < 0) {
+        f->ok = wf_refuse(f->r, WF_UNSUPPORTED, "input_extra", "this model has no token for other files: leave it out");
+        return;
+    }
+    if (add_mark(f, m->repository)) add_text(f, "repository\n", 11);
+    WF_JSON_EACH(file, files) {
+        const wf_json *name = wf_field(file, "filename"), *text = wf_field(file, "text");
+        add_mark(f, m->file);
+        if (name) add_string(f, name, "filename");
+        else add_text(f, "file", 4);
+        add_text(f, "\n", 1);
+        if (text) add_string(f, text, "text");
+        else f->ok = wf_refuse(f->r, 400, "input_extra", "each of input_extra must be an object with a text");
+        if (!f->ok) return;
+    }
+    add_mark(f, m->file);
+    add_text(f, "this\n", 5);
+}
+
+/* NULL: the model has none. */
+static const struct marks *find_marks(const wf_server *s)
+{
+    for (size_t i = 0; i < WF_LEN(all_marks); i++) {
+        const struct marks *m = &all_marks[i];
+        if (mark_of(s, m->prefix) >= 0 && mark_of(s, m->suffix) >= 0 && mark_of(s, m->middle) >= 0) return m;
+    }
+    return NULL;
+}
+
+bool wf_infill_put(wf_job *j, const wf_json *prefix, const wf_json *suffix, const wf_json *files, const wf_json *begun,
+                   wf_text *out)
+{
+    const struct weft_model_info *info = weft_model_info(j->server->model);
+    const struct marks *m = find_marks(j->server);
+    fill f = {.job = j, .out = out, .ok = true, .r = &j->refusal};
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (!m)
+        return wf_refuse(&j->refusal, WF_UNSUPPORTED, "suffix",
+                         "this model has no tokens by which it would fill in the middle of a text: send a prompt");
+    wf_json_put_name(out, "prompt");
+    wf_text_add(out, "[", 1);
+    if (!weft_tokenize(j->server->model, "", 0, WEFT_TEXT_DEFAULT, &ids, &n) && n && ids[0] == info->bos)
+        add_id(&f, ids[0]);
+    weft_free(ids);
+    add_files(&f, m, files);
+    add_mark(&f, m->prefix);
+    add_string(&f, prefix, "input_prefix");
+    add_mark(&f, m->suffix);
+    add_string(&f, suffix, "input_suffix");
+    add_mark(&f, m->middle);
+    add_string(&f, begun, "prompt");
+    wf_text_add(out, "]", 1);
+    return f.ok;
+}
+
+static bool translate(wf_job *j, const wf_json *body, wf_text *out)
+{
+    static const char *const lengths[] = {"n_predict", "max_tokens"};
+    bool bounded = false;
+    if (!wf_fields_pass(body, WF_OF_INFILL, out, &j->refusal)) return false;
+    for (size_t i = 0; i < WF_LEN(lengths); i++) bounded |= wf_field(body, lengths[i]) != NULL;
+    if (!bounded) wf_json_put_name(out, "n_predict"), wf_text_add(out, "-1", 2);
+    return wf_infill_put(j, wf_field(body, "input_prefix"), wf_field(body, "input_suffix"),
+                         wf_field(body, "input_extra"), wf_field(body, "prompt"), out);
+}
+
+/* ---- replies --------------------------------------------------------------------------------------------- */
+
+/* ended: as the last one. */
+static void put_content(const wf_choice *c, wf_slice text, bool ended, wf_text *out)
+{
+    const struct weft_event *e = &c->end;
+    const wf_job *j = c->job;
+    wf_json_print(out, "{'content':%.*s,'tokens':[],'index':0,'id_slot':0,'stop':%hhd", (int)text.n, text.p, ended);
+    if (ended) {
+        const char *word = e->stop_text ? j->params.stop[e->stop_text - 1] : "";
+        wf_json_print(out,
+                      ",'truncated':false,'model':%s,'tokens_predicted':%u,'tokens_evaluated':%u,'tokens_cached':%u",
+                      *j->params.model ? j->params.model : j->server->name, e->n_generated, e->n_prompt, e->n_cached);
+        wf_json_print(out,
+                      ",'stop_type':%s,'stopping_word':%s,'timings':{'prompt_n':%u,'prompt_ms':%g,'predicted_n':%u,"
+                      "'predicted_ms':%g}",
+                      e->finish != WEFT_FINISH_STOP ? "limit" : *word ? "word" : "eos", word, e->n_prompt - e->n_cached,
+                      (double)e->prompt_ns * 1e-6, e->n_generated, (double)e->decode_ns * 1e-6);
+    }
+    wf_text_add(out, "}", 1);
+}
+
+static void put_reply(const wf_choice *c, wf_text *out)
+{
+    const wf_text *text = &c->blocks.text;
+    put_content(c, (wf_slice){text->data ? text->data : "", text->len}, true, out);
+}
+
+static void put_event(wf_choice *c, wf_slice text, bool ended)
+{
+    wf_text *out = &c->job->out;
+    wf_text_add(out, "data: ", 6);
+    put_content(c, text, ended, out);
+    wf_text_add(out, "\n\n", 2);
+}
+
+static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
+{
+    (void)b; /* there is only text */
+    put_event(c, text, false);
+}
+
+static void stream_end(wf_choice *c, const wf_http_error *failed)
+{
+    if (!failed) {
+        put_event(c, (wf_slice){"", 0}, true);
+        return;
+    }
+    wf_text_add(&c->job->out, "data: ", 6);
+    wf_refusal_put(&c->job->out, failed);
+    wf_text_add(&c->job->out, "\n\n", 2);
+}
+
+const wf_face wf_face_infill = {.translate = translate,
+                                .put_refusal = wf_refusal_put,
+                                .put_reply = put_reply,
+                                .stream_type = WF_SSE_TYPE,
+                                .silence = ": waiting\n\n",
+                                .delta = stream_delta,
+                                .end = stream_end};
+
+/* ---- the server ------------------------------------------------------------------------------------------ */
+
+static void put_token(const wf_server *s, const char *name, int32_t id, wf_text *out)
+{
+    char text[256] = "";
+    size_t n = id < 0 ? 0 : WF_MIN(weft_token_text(s->model, id, WEFT_TEXT_DEFAULT, text, sizeof text), sizeof text);
+    wf_json_put_name(out, name);
+    wf_json_put_string(out, text, n);
+}
+
+bool wf_llama_props(wf_job *j, wf_text *out)
+{
+    const wf_server *s = j->server;
+    const struct weft_model_info *m = weft_model_info(s->model);
+    const struct weft_sampling *d = &s->sampling;
+    const char *template = s->p.chat_template ? s->p.chat_template : m->chat_template;
+    wf_json_print(out,
+                  "{'default_generation_settings':{'n_ctx':%u,'params':{'temperature':%.6g,'top_k':%d,'top_p':%.6g,"
+                  "'min_p':%.6g,'repeat_penalty':%.6g,'n_predict':-1}}",
+                  s->context, (double)d->temperature, d->top_k, (double)d->top_p, (double)d->min_p,
+                  (double)d->repeat_penalty);
+    wf_json_print(out, ",'total_slots':%u,'model_alias':%s,'model_path':%s,'modalities':{'vision':false,'audio':false}",
+                  s->max_running, s->name, s->name);
+    wf_text_print(out, ",\"build_info\":\"weft %s\"", weft_version());
+    put_token(s, "bos_token", m->bos, out);
+    put_token(s, "eos_token", m->eos, out);
+    wf_json_put_name(out, "chat_template");
+    wf_json_put_string(out, template ? template : "", template ? strlen(template) : 0);
+    wf_text_add(out, "}", 1);
+    return true;
+}
