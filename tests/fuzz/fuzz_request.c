@@ -36,9 +36,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     wf_job j = job_of(data[0] >= '2' && data[0] <= '9' ? data[0] - '0' : data[0] & 1);
     const char *text = (const char *)data + 1;
     wf_json *body = wf_body_parse(text, size - 1, &j.refusal);
-    if (body && wf_params_read(&j, body)) check_request(j.server, &j.params);
-    else check_refusal(&j.refusal, j.route->face->put_refusal);
+    bool good = body && wf_params_read(&j, body);
+    if (good && j.written && !wf_json_whole(j.out.data, j.out.len)) abort(); /* it asks for nothing */
+    if (good && !j.written) check_request(j.server, &j.params);
+    if (!good) check_refusal(&j.refusal, j.route->face->put_refusal);
     wf_json_free(body);
     wf_params_free(&j.params);
+    free(j.out.data);
     return 0;
 }
