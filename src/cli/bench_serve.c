@@ -191,8 +191,6 @@ static const wf_opt data_rows[] = {
     {0, "random-range-ratio", "R",
      "lengths vary uniformly by up to this fraction, 0 to 1, of the given ones (default 0)", WF_OPT_REAL,
      AT(client.range_ratio), 0, 1},
-    {0, "random-prefix-len", "N", "length of a prefix that all random prompts share (default 0)", WF_OPT_U32,
-     AT(client.n_prefix), 0, 16777216},
     {0, "ignore-eos", NULL, "generate exactly the output length", WF_OPT_FLAG, AT(ignore_eos)},
     {0, "temp", "T", "sampling temperature (default 0)", WF_OPT_REAL, AT(client.temperature), 0, 100},
     {0, "extra-body", "JSON", "JSON object merged into each request body", WF_OPT_TEXT, AT(client.extra_body)},
@@ -205,7 +203,6 @@ static const wf_opt pace_rows[] = {
      1e-6, HUGE_VAL},
     {0, "max-concurrency", "N", "most concurrent requests (default: no limit)", WF_OPT_U32, AT(client.max_concurrency),
      1, MANY},
-    {0, "num-warmups", "N", "warm-up requests, not measured (default 0)", WF_OPT_U32, AT(client.n_warmups), 0, 1e6},
 };
 static const WF_GROUP(pace_group, "Arrivals", pace_rows);
 
@@ -217,8 +214,6 @@ static const wf_opt result_rows[] = {
      "also report the rate of requests that meet these limits in ms, of ttft, tpot and e2el, such as ttft:300 tpot:50",
      WF_OPT_WORDS, AT(load.goodput)},
     {0, "save-result", NULL, "also save the result as a JSON file", WF_OPT_FLAG, AT(client.save)},
-    {0, "save-detailed", NULL, "--save-result with the times and text of each request", WF_OPT_FLAG,
-     AT(client.save_detailed)},
     {0, "result-dir", "FOLDER", "folder of the result (default: current)", WF_OPT_TEXT, AT(client.result_dir)},
     {0, "result-filename", "FILE", "name of the result (default: from rate, model and date)", WF_OPT_TEXT,
      AT(client.result_file)},

@@ -164,6 +164,7 @@ static int answer_tokens(wf_chat *c, const int32_t *ids, size_t n, wf_generation
     p.n_tokens = n;
     p.show_ids = c->shown.ids;
     p.n_show_ids = c->shown.n;
+    p.grammar_after = style.thinking ? c->thoughts->close : NULL;
     int rc = wf_generate(&c->o, c->e, p, c->thoughts ? &style : NULL, a);
     if (!rc && !a->printer.last && !a->printer.closed && !wf_out("\n", 1))
         a->printer.closed = true; /* an empty answer is seen as such */
@@ -287,6 +288,9 @@ static weft_status start_chat(wf_chat *c, const wf_opts *o, const struct weft_mo
     *c = (wf_chat){
         .o = *o, .m = m, .e = e, .chat_template = chat_template, .plain = plain, .p = wf_request_params(o, m, !plain)};
     if (!plain) find_thoughts(c);
+    if (c->p.grammar && c->thoughts && c->thoughts->channels)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "a format of the answer is not supported for models that answer in channels");
     return wf_chat_set_system(c, o->system);
 }
 

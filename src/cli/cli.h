@@ -69,6 +69,12 @@ typedef struct wf_opts {
     int32_t n_predict;
     bool ignore_eos, chat, raw, hide_thoughts;
     const char *system, *chat_template, *context_shift;
+    struct { /* what answers of `weft run` are kept to */
+        const char *schema, *regex;
+        enum weft_grammar kind;
+        char *text; /* of the file, or the pattern */
+        size_t len;
+    } format;
     struct { /* of `weft template` */
         const char *messages, *tools, *kwargs, *bos, *eos, *now;
         bool add_generation_prompt;

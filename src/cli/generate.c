@@ -33,6 +33,9 @@ struct weft_request_params wf_request_params(const wf_opts *o, const struct weft
         .ignore_eos = o->ignore_eos,
         .max_tokens = o->n_predict > 0 ? (uint32_t)o->n_predict : 0,
         .prefill_only = wf_opts_has(o, "n-predict") && o->n_predict == 0,
+        .grammar = o->format.kind,
+        .grammar_text = o->format.text,
+        .grammar_len = o->format.len,
     };
     if (p.sampling.temperature > 0 && (o->random_seed || !wf_opts_has(o, "seed"))) p.sampling.seed = wf_new_seed(o);
     return p;

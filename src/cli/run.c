@@ -2,12 +2,16 @@
 #include "cli/generate.h"
 #include "cli/chat.h"
 
+#include "base/file.h"
 #include "base/options.h"
+#include "grammar/grammar.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-#define STEP_MS   200 /* of a prompt: Ctrl-C waits for one step */
+#define STEP_MS    200       /* of a prompt: Ctrl-C waits for one step */
+#define FORMAT_MAX (8 << 20) /* bytes */
 
 static const wf_opt generation_rows[] = {
     {'n', "n-predict", "N", "tokens to generate (default -1: until end of text or a full context)", WF_OPT_I32,
@@ -15,6 +19,13 @@ static const wf_opt generation_rows[] = {
     {0, "ignore-eos", NULL, "ignore end-of-text tokens", WF_OPT_FLAG, AT(ignore_eos)},
 };
 static const WF_GROUP(generation_group, "Generation", generation_rows);
+
+static const wf_opt format_rows[] = {
+    {0, "json-schema", "FILE", "keep answers, behind their thoughts, to the JSON schema in a file", WF_OPT_TEXT,
+     AT(format.schema)},
+    {0, "regex", "PATTERN", "the same with a pattern of ECMA 262, of the whole answer", WF_OPT_TEXT, AT(format.regex)},
+};
+static const WF_GROUP(format_group, "Format of answers", format_rows);
 
 static const wf_opt chat_rows[] = {
     {0, "raw", NULL, "continue the text as it is, without the model's chat template", WF_OPT_FLAG, AT(raw)},
@@ -89,6 +100,30 @@ static int read_prompt(const wf_opts *o, char **text, size_t *len)
     return rc;
 }
 
+/* Reads what answers are kept to. One that cannot be kept to is refused before any model is opened. */
+static int read_format(wf_opts *o)
+{
+    const struct {
+        const char *option, *file, *text;
+        enum weft_grammar kind;
+        weft_status (*compile)(const char *, size_t, wf_grammar **);
+    } ways[] = {{"--json-schema", o->format.schema, NULL, WEFT_GRAMMAR_SCHEMA, wf_grammar_schema},
+                {"--regex", NULL, o->format.regex, WEFT_GRAMMAR_REGEX, wf_grammar_regex}};
+    size_t i = 0;
+    while (i < WF_LEN(ways) && !ways[i].file && !ways[i].text) i++;
+    if (i == WF_LEN(ways)) return 0;
+    wf_grammar *g = NULL;
+    weft_status s = WEFT_OK;
+    if (ways[i].file) s = wf_read_file(ways[i].file, FORMAT_MAX, &o->format.text, &o->format.len);
+    else if (!(o->format.text = wf_strdup(ways[i].text))) s = WEFT_ERR_NOMEM;
+    else o->format.len = strlen(o->format.text);
+    if (!s && (s = ways[i].compile(o->format.text, o->format.len, &g)) && ways[i].file)
+        s = wf_fail_context(s, "%s", ways[i].file);
+    o->format.kind = ways[i].kind;
+    wf_grammar_free(g);
+    return s ? wf_say_error(wf_fail_param(s, ways[i].option)) : 0;
+}
+
 static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
                       enum mode mode, const char *chat_template, const char *text, size_t len)
 {
@@ -100,8 +135,9 @@ static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_
     }
 }
 
-static int cmd_run(const wf_opts *o)
+static int cmd_run(const wf_opts *options)
 {
+    wf_opts with_format = *options, *o = &with_format;
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
     char *text = NULL, *chat_template = NULL;
@@ -110,6 +146,7 @@ static int cmd_run(const wf_opts *o)
     if (wf_asks_template(o->chat_template)) return wf_explain_template(o);
     int rc = read_prompt(o, &text, &len);
     if (!rc) rc = wf_read_template(o->chat_template, &chat_template);
+    if (!rc) rc = read_format(o);
     if (!rc) rc = wf_open_model(o, false, &m);
     if (!rc) rc = choose_mode(o, m, chat_template, text, &mode);
     struct weft_engine_params p = o->engine;
@@ -119,15 +156,16 @@ static int cmd_run(const wf_opts *o)
     if (wf_generate_pending()) wf_exit_now(rc); /* closing would wait for its step */
     weft_engine_close(e);
     weft_model_close(m);
+    free(o->format.text);
     free(chat_template);
     free(text);
     return rc;
 }
 
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,   &wf_group_text,   &generation_group,     &wf_group_sampling, &chat_group,
-    &wf_group_draft,   &wf_group_context, &wf_group_device,     &wf_group_kernels,  &wf_group_testing,
-    &wf_group_general, NULL,
+    &wf_group_model,   &wf_group_text,    &generation_group, &format_group,     &wf_group_sampling, &chat_group,
+    &wf_group_draft,   &wf_group_context, &wf_group_device,  &wf_group_kernels, &wf_group_testing,  &wf_group_general,
+    NULL,
 };
 
 const wf_command wf_cmd_run = {

@@ -294,7 +294,7 @@ class Misbehaving(cli.TestCase):
             f.write("secret\r\nother\n")
             f.flush()
             r = self.bench("/good", "--api-key-file", f.name, "--header", "X-Team: loom", "--extra-body", '{"top_k": 3}',
-                           "--random-input-len", 12, "--random-output-len", 6, "--random-prefix-len", 5, "--ignore-eos", "--seed", 4,
+                           "--random-input-len", 12, "--random-output-len", 6, "WEFT_RANDOM_PREFIX_LEN=5", "--ignore-eos", "--seed", 4,
                            env={"OPENAI_API_KEY": "wrong"})
         self.assertEqual(r.code, 0, r.err)
         asked = self.requests("/good")
@@ -313,7 +313,7 @@ class Misbehaving(cli.TestCase):
         self.assertNotEqual(prompts, [tuple(b["prompt"]) for _, b in self._again(5)])
 
     def _again(self, seed):
-        self.bench("/good", "--seed", seed, "--random-input-len", 12, "--random-prefix-len", 5, "--max-concurrency", 1)
+        self.bench("/good", "--seed", seed, "--random-input-len", 12, "WEFT_RANDOM_PREFIX_LEN=5", "--max-concurrency", 1)
         return self.requests("/good")
 
     def test_key_and_model_of_the_environment(self):
@@ -399,7 +399,7 @@ class Serving(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             r = self.bench("--num-prompts", 6, "--random-input-len", 20, "--random-output-len", 8, "--ignore-eos", "--max-concurrency", 3,
                            "--request-rate", 500, "--metric-percentiles", "25,99.9", "--goodput", "ttft:60000", "e2el:60000",
-                           "--save-detailed", "--result-dir", folder, "--result-filename", "r.json", "--num-warmups", 1)
+                           "WEFT_SAVE_DETAILED=1", "--result-dir", folder, "--result-filename", "r.json", "WEFT_NUM_WARMUPS=1")
             saved = json.loads(pathlib.Path(folder, "r.json").read_bytes())
         lines = r.text.splitlines()
         self.assertEqual(lines[0], "============ Serving Benchmark Result ============")

@@ -227,6 +227,21 @@ class Text(cli.TestCase):
                     r = self.fails(cli.USAGE, path, *RUN, "-p", "x", "-n", 1, option, path)
                     self.assertIn(f"weft: error: {option}: ", r.err)
 
+    def test_formats(self):
+        """Of one answer, of each line of a chat, and refused before a model is opened."""
+        schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
+        with tempfile.NamedTemporaryFile("w") as f, tempfile.NamedTemporaryFile("w") as template:
+            json.dump(schema, f)
+            template.write("{% for m in messages %}{{ m.content }}{% endfor %}")
+            f.flush(), template.flush()
+            drawn = ["run", *cli.CPU, "--temp", 1, "--seed", 3]
+            self.assertIn(json.loads(self.ok(*drawn, "-p", "One day", "--json-schema", f.name).text), ({"n": 1}, {"n": 2}))
+            r = self.ok(*drawn, "--chat", "--chat-template", template.name, "--regex", "[ab]{3}", stdin=b"One\ntwo\n")
+            self.assertRegex(r.text, r"^[ab]{3}\n[ab]{3}\n$")
+        for args, why in ((["--json-schema", "/absent"], "/absent"), (["--json-schema", os.devnull], os.devnull), (["--regex", "(a"], "group")):
+            r = self.fails(cli.USAGE, why, *RUN, "-m", "/no/model", "-p", "x", *args)
+            self.assertIn(f"weft: error: {args[0]}: ", r.err)
+
 
 class Chat(cli.TestCase):
     """Chats whose lines come from a pipe; the built-in model has no template of its own."""
