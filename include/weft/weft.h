@@ -540,6 +540,7 @@ enum weft_grammar {
     WEFT_GRAMMAR_SCHEMA, /* JSON that a schema accepts */
     WEFT_GRAMMAR_REGEX,  /* text that a pattern of ECMA 262 matches as a whole */
     WEFT_GRAMMAR_CHOICE, /* one of a list of texts, which is JSON */
+    WEFT_GRAMMAR_GBNF,   /* text of the rule `root` of a grammar, as llama.cpp has them */
 };
 
 struct weft_request_params {
@@ -580,7 +581,7 @@ struct weft_request_params {
     bool no_prefix;              /* neither find its prompt's beginning in the prefix cache nor leave anything there */
     uint64_t cache_salt;         /* only requests of the same number find each other's prompts in the prefix cache */
     enum weft_grammar grammar;   /* what cannot be kept to the letter is WEFT_ERR_UNSUPPORTED, with its name */
-    const char *grammar_text;    /* the schema, the pattern or the list, of grammar_len bytes; 0: up to its zero byte */
+    const char *grammar_text;    /* the schema, pattern, list or rules, of grammar_len bytes; 0: up to its zero byte */
     size_t grammar_len;
     const char *grammar_after;   /* the answer is free up to this text, such as the end of thoughts; NULL: not at all */
     uint64_t reserved[3];

@@ -70,7 +70,7 @@ typedef struct wf_opts {
     bool ignore_eos, chat, raw, hide_thoughts;
     const char *system, *chat_template, *context_shift;
     struct { /* what answers of `weft run` are kept to */
-        const char *schema, *regex;
+        const char *schema, *grammar, *regex;
         enum weft_grammar kind;
         char *text; /* of the file, or the pattern */
         size_t len;

@@ -17,7 +17,8 @@ static const struct {
     {"search", "profile", "plan"},    {"timeline", "cost|search|json", "plan"},
     {"cost|search", "plan", "plan"},  {"profile", "plan", "plan", true}, /* with --timeline, which goes by both */
     {"on", "device", "plan"},         {"overlap", "file|repetitions|dataset-path", NULL},
-    {"raw", "chat|system|chat-template", "run"}, {"json-schema", "regex", "run"},
+    {"raw", "chat|system|chat-template", "run"}, {"json-schema", "grammar|regex", "run"},
+    {"grammar", "regex", "run"},
 };
 
 /* In these commands the options mean nothing without one of the needed ones; "": as a setting for all runs, never. */

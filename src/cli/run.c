@@ -23,6 +23,7 @@ static const WF_GROUP(generation_group, "Generation", generation_rows);
 static const wf_opt format_rows[] = {
     {0, "json-schema", "FILE", "keep answers, behind their thoughts, to the JSON schema in a file", WF_OPT_TEXT,
      AT(format.schema)},
+    {0, "grammar", "FILE", "the same with a grammar in GBNF, as llama.cpp has it", WF_OPT_TEXT, AT(format.grammar)},
     {0, "regex", "PATTERN", "the same with a pattern of ECMA 262, of the whole answer", WF_OPT_TEXT, AT(format.regex)},
 };
 static const WF_GROUP(format_group, "Format of answers", format_rows);
@@ -108,6 +109,7 @@ static int read_format(wf_opts *o)
         enum weft_grammar kind;
         weft_status (*compile)(const char *, size_t, wf_grammar **);
     } ways[] = {{"--json-schema", o->format.schema, NULL, WEFT_GRAMMAR_SCHEMA, wf_grammar_schema},
+                {"--grammar", o->format.grammar, NULL, WEFT_GRAMMAR_GBNF, wf_grammar_gbnf},
                 {"--regex", NULL, o->format.regex, WEFT_GRAMMAR_REGEX, wf_grammar_regex}};
     size_t i = 0;
     while (i < WF_LEN(ways) && !ways[i].file && !ways[i].text) i++;

@@ -36,6 +36,7 @@ static weft_status constraint_grammar(enum weft_grammar kind, const char *text, 
     case WEFT_GRAMMAR_SCHEMA: return wf_grammar_schema(text, n, out);
     case WEFT_GRAMMAR_REGEX: return wf_grammar_regex(text, n, out);
     case WEFT_GRAMMAR_CHOICE: return constraint_choice(text, n, out);
+    case WEFT_GRAMMAR_GBNF: return wf_grammar_gbnf(text, n, out);
     }
     return wf_fail(WEFT_ERR_ARG, "grammar %d is unknown", (int)kind);
 }

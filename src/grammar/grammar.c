@@ -255,7 +255,7 @@ bool cset_empty(wf_grammar *g, cset c) { return g->csets[c].state != 1 && !cset_
 
 /* ---- grammars ------------------------------------------------------------------------------------------- */
 
-static weft_status grammar_new(wf_grammar **out)
+weft_status grammar_new(wf_grammar **out)
 {
     wf_grammar *g = *out = wf_calloc(1, sizeof *g);
     if (!g || !(g->pool = re_pool_new(g))) {
@@ -279,11 +279,11 @@ void wf_grammar_free(wf_grammar *g)
     free(g->csets);
     free(g->ids);
     free(g->scopes);
+    free(g->rules);
     free(g);
 }
 
-/* Ends the making of a grammar. */
-static weft_status grammar_made(wf_grammar *g, const char *what, wf_grammar **out)
+weft_status grammar_made(wf_grammar *g, const char *what, wf_grammar **out)
 {
     if (g->status == WEFT_OK) {
         *out = g;
@@ -334,7 +334,7 @@ weft_status wf_grammar_schema(const char *schema, size_t n, wf_grammar **out)
     return grammar_made(g, "the schema", out);
 }
 
-static void raw_begin(wf_grammar *g)
+void raw_begin(wf_grammar *g)
 {
     g->raw = true;
     re_begin(g->pool);
@@ -342,7 +342,8 @@ static void raw_begin(wf_grammar *g)
 
 static void raw_check(wf_grammar *g)
 {
-    if (re_state(g->pool, g->raw_pattern) < 0) grammar_fail(g, "a pattern that no text has");
+    g->raw_begin = re_state(g->pool, g->raw_pattern), g->raw_end = re_state(g->pool, re_byte(g->pool, RE_END));
+    if (g->raw_begin < 0) grammar_fail(g, "a pattern that no text has");
 }
 
 weft_status wf_grammar_regex(const char *pattern, size_t n, wf_grammar **out)

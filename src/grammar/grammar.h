@@ -1,9 +1,9 @@
 /* grammar: which texts an answer may be, and which tokens may come next.
  *
- * A grammar is compiled from a JSON schema (Draft 2020-12, and what Draft 4 to 7 write), a regular expression or a list
- * of texts. A match reads an answer byte by byte, and says at each point whether it may end there and which tokens go
- * on. Nothing is accepted that the schema does not accept: what cannot be kept to the letter is refused when the
- * grammar is compiled (WEFT_ERR_UNSUPPORTED, with the keyword's name).
+ * A grammar is compiled from a JSON schema (Draft 2020-12, and what Draft 4 to 7 write), a regular expression, a list
+ * of texts or rules in GBNF. A match reads an answer byte by byte, and says at each point whether it may end there and
+ * which tokens go on. Nothing is accepted that the schema does not accept: what cannot be kept to the letter is refused
+ * when the grammar is compiled (WEFT_ERR_UNSUPPORTED, with the keyword's name).
  *
  * Objects may have their keys in any order, each once. White space stands where printers of JSON write it: a blank, or
  * a line end with up to 40 blanks behind it. Whole numbers are written without a fraction, letters and digits without
@@ -24,6 +24,7 @@ typedef struct wf_token_trie wf_token_trie;
 weft_status wf_grammar_schema(const char *schema, size_t n, wf_grammar **out);
 weft_status wf_grammar_regex(const char *pattern, size_t n, wf_grammar **out); /* of the whole answer */
 weft_status wf_grammar_choice(const wf_slice *texts, size_t n, wf_grammar **out);
+weft_status wf_grammar_gbnf(const char *text, size_t n, wf_grammar **out); /* the format of llama.cpp */
 void wf_grammar_free(wf_grammar *);
 
 /* A match before the first byte. The grammar must outlive it. */

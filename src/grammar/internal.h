@@ -2,7 +2,7 @@
  *
  * A schema becomes a list of conjunctions (conj.c, compile.c: what types a value may be and all that holds for each),
  * which becomes a node (grammar.c: a list of alternatives, one for each type) when a match first comes there. A match
- * is a set of threads (match.c), each with the stack of the brackets that are open. */
+ * is a set of threads (match.c), each with the stack of the brackets that are open, or of the rules that are called. */
 #ifndef WF_GRAMMAR_INTERNAL_H
 #define WF_GRAMMAR_INTERNAL_H
 
@@ -66,6 +66,23 @@ bool number_none(const number_rule *, bool whole); /* surely no number is left *
 bool number_complete(const number_rule *, bool whole, const char *text, int n);
 bool number_may_go_on(const number_rule *, bool whole, const char *text, int n);
 
+/* ---- grammars of rules: gbnf.c -------------------------------------------------------------------------- */
+
+typedef struct text_list {
+    const char *text;
+    uint32_t n;
+} text_list;
+typedef struct gbnf_choice gbnf_choice;
+typedef struct gbnf_rule {
+    text_list name;
+    const gbnf_choice *body;
+    bool nullable, ends, called;
+    enum { RULE_NEW, RULE_OPEN, RULE_DONE, RULE_MEASURED } met;
+    uint32_t size;
+    re_set first, behind; /* the bytes that may come first in it, and behind it */
+    int32_t state; /* of one that is called, where it begins */
+} gbnf_rule;
+
 /* ---- schemas -------------------------------------------------------------------------------------------- */
 
 enum {
@@ -88,10 +105,6 @@ typedef struct part_list {
     part of;
     const struct part_list *next;
 } part_list;
-typedef struct text_list {
-    const char *text;
-    uint32_t n;
-} text_list;
 typedef struct key_rule { /* a key, if it is there, has this value too */
     text_list key;
     part of;
@@ -203,7 +216,7 @@ enum thread_at {
     AT_KEY_NEXT,  /* behind a comma */
     AT_COLON,
     AT_MEMBER_NEXT, /* behind a value of an object */
-    AT_RAW,       /* within an answer that is no JSON */
+    AT_RAW,       /* within an answer that is no JSON: in a rule, if there are such */
     AT_END,
 };
 
@@ -213,7 +226,7 @@ typedef struct extra_key {
     const struct extra_key *before;
 } extra_key;
 typedef struct frame {
-    const alternative *of;
+    const alternative *of; /* NULL: of a rule, whose number is required_left, which goes on with the state in count */
     uint32_t count, required_left;
     const uint64_t *seen; /* keys of .keys */
     const extra_key *extras;
@@ -230,7 +243,7 @@ typedef struct thread {
     uint32_t first, last; /* of the texts or keys, sorted, those that begin so; last is behind */
     int32_t state;        /* of the pattern; of a key: of the others */
     uint32_t chars;
-    cset value;           /* AT_VALUE, AT_COLON */
+    cset value;           /* AT_VALUE, AT_COLON; AT_RAW: the rule */
     const alternative *of;
     const char *word;     /* what is left of it */
     const frame *up;
@@ -243,6 +256,8 @@ enum { MAX_THREADS = 256, AFTER_LINE = 2, MAX_BLANKS = 42, MAX_KEY = 1000 /* byt
 thread thread_begin(wf_grammar *);
 /* Where n threads are behind c: so many of grammar.scratch, which the next step overwrites. */
 size_t threads_step(wf_grammar *, const thread *, size_t n, unsigned char c);
+/* The same of threads AT_RAW without a byte: in which rules they are, and in which states of these. */
+size_t threads_reach(wf_grammar *, const thread *, size_t n);
 bool threads_may_end(wf_grammar *, const thread *, size_t n);
 thread thread_closed(const frame *up); /* behind a value */
 /* What the value of a key that is not declared has to be; matches: of each pattern, whether the key has it; NULL: none
@@ -267,8 +282,13 @@ struct wf_grammar {
     wf_json **docs; /* the schema, and what was written for constants */
     size_t n_docs, cap_docs;
     bool old_refs; /* drafts before 2019-09: nothing counts beside $ref */
-    bool raw;      /* no JSON: the pattern is the answer */
+    bool raw;      /* no JSON: the answer is a text of the pattern, or of rules */
     re raw_pattern;
+    int32_t raw_begin, raw_end; /* states: of an answer's begin, and where nothing follows in a rule */
+    uint32_t raw_root;          /* the rule of the first */
+    gbnf_rule *rules;
+    size_t n_rules, cap_rules;
+    const struct parser *reader; /* says where a grammar of rules is wrong */
     struct part_entry {
         const wf_json *schema;
         bool negative, known, busy;
@@ -302,6 +322,10 @@ struct wf_grammar {
     size_t n_scratch;
 };
 
+/* grammar.c */
+weft_status grammar_new(wf_grammar **out);
+void raw_begin(wf_grammar *);
+weft_status grammar_made(wf_grammar *, const char *what, wf_grammar **out); /* ends the making: frees one that failed */
 void masks_free(wf_grammar *);
 
 /* Runs body, which may fail: weft_status, with its message. */

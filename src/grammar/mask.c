@@ -1,5 +1,5 @@
 /* Which tokens may come next: a walk through all tokens as a trie, and short cuts for what does not change: within a
- * string that is free, and in each state of a pattern. */
+ * string that is free, and in each state of a pattern or a rule. */
 #include "grammar/internal.h"
 
 #include <stdlib.h>
@@ -174,14 +174,22 @@ static void walk(wf_grammar *g, const trie *t, uint32_t begin, uint32_t end, uns
 
 /* ---- states of patterns --------------------------------------------------------------------------------- */
 
-/* What a state of a pattern allows within its string, and where in the trie the string has ended. */
+/* What a state of a pattern allows within its string or its rule, and where in the trie the string has ended, or the
+ * rule may end or call another one. */
+typedef struct mask_exit {
+    uint32_t node;
+    int32_t state; /* there, of a rule */
+} mask_exit;
 typedef struct mask_entry {
     const wf_token_trie *trie;
-    int32_t state; /* -1: none */
-    uint32_t *bits, *exits;
+    int32_t state;
+    uint32_t rule, under; /* the node behind which tokens begin; TRIE_ALL: none */
+    uint32_t *bits;
+    mask_exit *exits;
     size_t n_exits, cap_exits;
 } mask_entry;
-enum { MASKS = 128 };
+#define TRIE_ALL UINT32_MAX
+enum { MASKS = 128, FEW_NODES = 100, MAX_EXITS = 16384 /* of a rule; with more all is walked */ };
 
 void masks_free(wf_grammar *g)
 {
@@ -192,6 +200,27 @@ void masks_free(wf_grammar *g)
     free(g->masks);
 }
 
+static void exit_add(wf_grammar *g, mask_entry *e, uint32_t node, int32_t state)
+{
+    if (!wf_grow(&e->exits, e->n_exits, &e->cap_exits, sizeof *e->exits)) grammar_no_memory(g);
+    e->exits[e->n_exits++] = (mask_exit){node, state};
+}
+
+/* Can a token go on from this node outside the rule's own text? The bytes may be more than those that really can. */
+static bool rule_exits(wf_grammar *g, const trie *t, uint32_t node, uint32_t rule, int32_t state)
+{
+    size_t n;
+    re_set may = {0};
+    const re_called *calls = g->n_rules ? re_calls(g->pool, state, &n) : NULL;
+    if (!calls) return false;
+    if (re_accepts(g->pool, state)) may = g->rules[rule].behind;
+    for (size_t i = 0; i < n; i++)
+        for (int w = 0; w < 4; w++) may.bits[w] |= g->rules[calls[i].rule].first.bits[w];
+    for (uint32_t i = node + 1; i < t->nodes[node].behind; i = t->nodes[i].behind)
+        if (may.bits[t->nodes[i].byte >> 6] >> (t->nodes[i].byte & 63) & 1) return true;
+    return false;
+}
+
 static void entry_fill(wf_grammar *g, const wf_token_trie *tokens, mask_entry *e)
 {
     enum { LEVELS = 512 };
@@ -200,20 +229,24 @@ static void entry_fill(wf_grammar *g, const wf_token_trie *tokens, mask_entry *e
         string_lex lex;
     } at[LEVELS];
     const trie *t = &tokens->all;
+    const trie_node *under = e->under == TRIE_ALL ? NULL : &t->nodes[e->under];
+    uint32_t end = under ? under->behind : (uint32_t)t->n;
     at[0].state = e->state, at[0].lex = (string_lex){0};
-    for (uint32_t i = 0; i < t->n;) {
+    for (uint32_t i = under ? e->under + 1 : 0; i < end;) {
         const trie_node *node = &t->nodes[i];
         if (i % 8 == 0) grammar_work(g, 1);
         unsigned char out[4];
-        unsigned n = 0, level = node->depth;
+        unsigned n = 0, level = node->depth - (under ? under->depth : 0u);
         bool goes = level < LEVELS;
-        if (goes) {
+        if (goes && g->raw) {
+            goes = (at[level].state = re_step(g->pool, at[level - 1].state, node->byte)) >= 0;
+            if (goes) allow(t, node->first, node->n_ids, e->bits);
+            if (goes && e->n_exits <= MAX_EXITS && rule_exits(g, t, i, e->rule, at[level].state))
+                exit_add(g, e, i, at[level].state);
+        } else if (goes) {
             at[level] = at[level - 1];
             enum lexed l = string_lex_byte(&at[level].lex, node->byte, out, &n);
-            if (l == LEX_QUOTE && re_accepts(g->pool, at[level].state)) {
-                if (!wf_grow(&e->exits, e->n_exits, &e->cap_exits, sizeof *e->exits)) grammar_no_memory(g);
-                e->exits[e->n_exits++] = i;
-            }
+            if (l == LEX_QUOTE && re_accepts(g->pool, at[level].state)) exit_add(g, e, i, -1);
             /* a token that ends within an escape is left to the walk that knows which can follow */
             goes = l == LEX_BYTES || (l == LEX_MORE && node->behind > i + 1);
             for (unsigned k = 0; goes && l == LEX_BYTES && k < n; k++)
@@ -224,15 +257,15 @@ static void entry_fill(wf_grammar *g, const wf_token_trie *tokens, mask_entry *e
     }
 }
 
-static mask_entry *entry_of(wf_grammar *g, const wf_token_trie *t, int32_t state)
+static mask_entry *entry_of(wf_grammar *g, const wf_token_trie *t, uint32_t rule, int32_t state, uint32_t under)
 {
     if (!g->masks && !(g->masks = calloc(MASKS, sizeof *g->masks))) grammar_no_memory(g);
-    mask_entry *e = &g->masks[(uint32_t)state % MASKS];
-    if (e->bits && e->state == state && e->trie == t) return e;
+    mask_entry *e = &g->masks[((uint32_t)state + (under + 1) * 37) % MASKS];
+    if (e->bits && e->state == state && e->rule == rule && e->under == under && e->trie == t) return e;
     size_t words = (t->n_tokens + 31) / 32;
     if (!e->bits && !(e->bits = malloc(words * sizeof *e->bits))) grammar_no_memory(g);
     memset(e->bits, 0, words * sizeof *e->bits);
-    e->trie = t, e->state = state, e->n_exits = 0;
+    e->trie = t, e->state = state, e->rule = rule, e->under = under, e->n_exits = 0;
     entry_fill(g, t, e);
     return e;
 }
@@ -285,9 +318,9 @@ static void mask_free_string(wf_grammar *g, const wf_token_trie *t, const thread
 static void mask_pattern(wf_grammar *g, const wf_token_trie *t, int32_t state, const thread *after, uint32_t *bits)
 {
     size_t words = (t->n_tokens + 31) / 32;
-    mask_entry *e = entry_of(g, t, state);
+    mask_entry *e = entry_of(g, t, 0, state, TRIE_ALL);
     for (size_t i = 0; i < words; i++) bits[i] |= e->bits[i];
-    for (size_t i = 0; i < e->n_exits; i++) mask_quote(g, &t->all, e->exits[i], after, 1, bits);
+    for (size_t i = 0; i < e->n_exits; i++) mask_quote(g, &t->all, e->exits[i].node, after, 1, bits);
 }
 
 /* Clears all tokens that begin with a node. */
@@ -313,9 +346,9 @@ static void mask_key_pattern(wf_grammar *g, const wf_token_trie *t, const thread
     bool *matches = grammar_hold(g, a->n_patterns * sizeof *matches);
     matches[i] = true;
     after->value = other_key_value(g, a, matches);
-    mask_entry *e = entry_of(g, t, from->states[i]);
+    mask_entry *e = entry_of(g, t, 0, from->states[i], TRIE_ALL);
     for (size_t k = 0; k < e->n_exits; k++) {
-        uint32_t at = e->exits[k], *word = &met[at / 32], bit = 1u << (at % 32);
+        uint32_t at = e->exits[k].node, *word = &met[at / 32], bit = 1u << (at % 32);
         forbid(&t->all, at, bits);
         if (!(*word & bit) && !cset_empty(g, after->value)) mask_quote(g, &t->all, at, after, 1, bits);
         *word |= bit;
@@ -378,10 +411,59 @@ static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *f
     for (size_t i = 0; i < words; i++) bits[i] |= own[i];
 }
 
+static void mask_rules(wf_grammar *, const wf_token_trie *, const thread *, size_t n, uint32_t under, uint32_t *bits);
+
+/* What is allowed behind an exit of a rule: few tokens by a walk. */
+static void mask_exit_rules(wf_grammar *g, const wf_token_trie *tokens, const thread *at, uint32_t exit, uint32_t *bits)
+{
+    const trie *t = &tokens->all;
+    const trie_node *node = &t->nodes[exit];
+    void *mark = grammar_mark(g);
+    size_t n = threads_reach(g, at, 1) - 1; /* the first is in the rule */
+    thread *out = grammar_hold(g, n * sizeof *out);
+    memcpy(out, g->scratch + 1, n * sizeof *out);
+    if (node->behind - exit > FEW_NODES) mask_rules(g, tokens, out, n, exit, bits);
+    else walk(g, t, exit + 1, node->behind, node->depth, out, n, bits);
+    grammar_release(g, mark);
+}
+
+/* The tokens behind a node with which rules go on, each of them read from a state of its own. */
+static void mask_rules(wf_grammar *g, const wf_token_trie *t, const thread *from, size_t n, uint32_t under,
+                       uint32_t *bits)
+{
+    grammar_deeper(g);
+    for (size_t i = 0; i < n; i++) {
+        mask_entry *e = entry_of(g, t, from[i].value, from[i].state, under);
+        size_t n_exits = e->n_exits;
+        if (n_exits > MAX_EXITS) {
+            const trie_node *node = under == TRIE_ALL ? NULL : &t->all.nodes[under];
+            uint32_t end = node ? node->behind : (uint32_t)t->all.n;
+            walk(g, &t->all, under + 1, end, node ? node->depth : 0, &from[i], 1, bits);
+            continue;
+        }
+        for (size_t k = 0; k < (t->n_tokens + 31) / 32; k++) bits[k] |= e->bits[k];
+        mask_exit *exits = grammar_hold(g, n_exits * sizeof *exits); /* others may take the entry's place */
+        if (n_exits) memcpy(exits, e->exits, n_exits * sizeof *exits);
+        for (size_t k = 0; k < n_exits; k++) {
+            thread at = {.at = AT_RAW, .value = from[i].value, .state = exits[k].state, .up = from[i].up};
+            mask_exit_rules(g, t, &at, exits[k].node, bits);
+        }
+    }
+    grammar_shallower(g);
+}
+
 static void mask(wf_match *m, const wf_token_trie *t, uint32_t *bits)
 {
     wf_grammar *g = m->grammar;
     void *mark = grammar_mark(g);
+    if (g->raw) {
+        size_t n = threads_reach(g, m->now, m->n);
+        thread *all = grammar_hold(g, n * sizeof *all);
+        memcpy(all, g->scratch, n * sizeof *all);
+        mask_rules(g, t, all, n, TRIE_ALL, bits);
+        grammar_release(g, mark);
+        return;
+    }
     enum { FEW = 8 }; /* patterns whose masks are worth keeping */
     thread *rest = grammar_hold(g, m->n * sizeof *rest);
     size_t n = 0, n_patterns = 0;

@@ -20,8 +20,9 @@ static bool same_extras(const extra_key *a, const extra_key *b)
 static bool same_frames(const frame *a, const frame *b)
 {
     for (; a != b; a = a->up, b = b->up) {
-        if (!a || !b || a->of != b->of || a->count != b->count || !same_extras(a->extras, b->extras)) return false;
-        if (a->of->type == T_OBJECT && a->of->n_keys &&
+        if (!a || !b || a->of != b->of || a->count != b->count || a->required_left != b->required_left ||
+            !same_extras(a->extras, b->extras)) return false;
+        if (a->of && a->of->type == T_OBJECT && a->of->n_keys &&
             memcmp(a->seen, b->seen, seen_words(a->of) * sizeof *a->seen) != 0)
             return false;
     }
@@ -356,6 +357,52 @@ static void step_number(wf_grammar *g, const thread *from, unsigned char c)
     if (number_may_go_on(&t.of->number, whole, t.number, t.n_number)) emit(g, &t);
 }
 
+/* ---- rules ---------------------------------------------------------------------------------------------- */
+
+/* Goes on with c from a state of a rule, or in a rule that is called there; c -1: where it is. */
+static void raw_enter(wf_grammar *g, uint32_t rule, int32_t state, const frame *up, int c)
+{
+    thread t = {.at = AT_RAW, .value = rule, .state = state, .up = up};
+    size_t n;
+    if (c >= 0) t.state = re_step(g->pool, state, (unsigned char)c);
+    if (t.state >= 0) emit(g, &t);
+    const re_called *calls = re_calls(g->pool, state, &n);
+    grammar_deeper(g);
+    for (size_t i = 0; i < n; i++) {
+        const gbnf_rule *r = &g->rules[calls[i].rule];
+        if (c >= 0 && !(r->first.bits[c >> 6] >> (c & 63) & 1)) continue;
+        const frame *back = up;
+        grammar_work(g, 1);
+        if (calls[i].to != g->raw_end) /* else nothing to come back to */
+            back = frame_new(g, &(frame){.count = (uint32_t)calls[i].to, .required_left = rule, .up = up});
+        raw_enter(g, calls[i].rule, r->state, back, c);
+    }
+    grammar_shallower(g);
+}
+
+/* The same, also behind the rule where it may end. */
+static void raw_step(wf_grammar *g, const thread *t, int c)
+{
+    uint32_t rule = t->value;
+    int32_t state = t->state;
+    for (const frame *up = t->up;; up = up->up) {
+        raw_enter(g, rule, state, up, c);
+        if (!up || !re_accepts(g->pool, state)) return;
+        state = (int32_t)up->count, rule = up->required_left;
+        grammar_work(g, 1);
+    }
+}
+
+static bool raw_may_end(wf_grammar *g, const thread *t)
+{
+    int32_t state = t->state;
+    for (const frame *up = t->up; re_accepts(g->pool, state); up = up->up) {
+        if (!up) return true;
+        state = (int32_t)up->count;
+    }
+    return false;
+}
+
 /* ---- all ------------------------------------------------------------------------------------------------ */
 
 static void value_begin(wf_grammar *g, const thread *t, unsigned char c)
@@ -439,9 +486,7 @@ static void step(wf_grammar *g, const thread *t, unsigned char c)
         if (*++next.word == 0) next = thread_closed(t->up);
         emit(g, &next);
         return;
-    case AT_RAW:
-        if (c < RE_START && (next.state = re_step(g->pool, t->state, c)) >= 0) emit(g, &next);
-        return;
+    case AT_RAW: raw_step(g, t, c); return;
     case AT_END: return;
     default: break;
     }
@@ -464,7 +509,7 @@ static void step(wf_grammar *g, const thread *t, unsigned char c)
 
 thread thread_begin(wf_grammar *g)
 {
-    if (g->raw) return (thread){.at = AT_RAW, .state = re_state(g->pool, g->raw_pattern)};
+    if (g->raw) return (thread){.at = AT_RAW, .state = g->raw_begin, .value = g->raw_root};
     return (thread){.at = AT_VALUE, .value = 1};
 }
 
@@ -476,10 +521,17 @@ size_t threads_step(wf_grammar *g, const thread *t, size_t n, unsigned char c)
     return g->n_scratch;
 }
 
+size_t threads_reach(wf_grammar *g, const thread *t, size_t n)
+{
+    g->n_scratch = 0;
+    for (size_t i = 0; i < n; i++) raw_step(g, &t[i], -1);
+    return g->n_scratch;
+}
+
 bool threads_may_end(wf_grammar *g, const thread *t, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (t[i].at == AT_END || (t[i].at == AT_RAW && re_accepts(g->pool, t[i].state))) return true;
+        if (t[i].at == AT_END || (t[i].at == AT_RAW && raw_may_end(g, &t[i]))) return true;
         if (t[i].at == AT_NUMBER && !t[i].up &&
             number_complete(&t[i].of->number, t[i].of->type == T_INT, t[i].number, t[i].n_number))
             return true;
@@ -519,7 +571,9 @@ bool wf_match_may_end(const wf_match *m) { return threads_may_end(m->grammar, m-
 
 bool wf_match_over(const wf_match *m)
 {
-    for (size_t i = 0; i < m->n; i++)
-        if (m->now[i].at != AT_END) return false;
+    for (size_t i = 0; i < m->n; i++) {
+        const thread *t = &m->now[i];
+        if (t->at != AT_END && !(t->at == AT_RAW && !t->up && t->state == m->grammar->raw_end)) return false;
+    }
     return m->n > 0;
 }

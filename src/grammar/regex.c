@@ -226,6 +226,24 @@ re re_look(re_pool *p, re what, bool negative)
     return node_put(p, (re_node){.kind = RE_K_LOOK, .a = what, .b = negative, .look = true});
 }
 
+re re_call(re_pool *p, uint32_t rule, bool nullable)
+{
+    return node_put(p, (re_node){.kind = RE_K_CALL, .a = rule, .nullable = nullable, .alive = RE_ALIVE});
+}
+
+void re_first_bytes(re_pool *p, re a, re_set *out)
+{
+    for (;;) {
+        const re_node *n = &p->nodes[a];
+        if (n->kind == RE_K_SET)
+            for (int w = 0; w < 4; w++) out->bits[w] |= p->sets[n->a].bits[w];
+        if (n->kind == RE_K_CAT || n->kind == RE_K_ALT) re_first_bytes(p, n->a, out);
+        bool more = n->kind == RE_K_ALT || (n->kind == RE_K_CAT && p->nodes[n->a].nullable);
+        if (!more && n->kind != RE_K_REPEAT) return;
+        a = more ? n->b : n->a;
+    }
+}
+
 re re_dollar(re_pool *p) { return node_put(p, (re_node){.kind = RE_K_DOLLAR, .look = true}); }
 
 static re before(re_pool *p, const re_node *n, re rest)
@@ -294,11 +312,12 @@ re re_drop_start(re_pool *p, re a)
 
 /* ---- derivatives ---------------------------------------------------------------------------------------- */
 
-static re derive(re_pool *p, re a, unsigned char c)
+static re derive(re_pool *p, re a, uint32_t c)
 {
     re_node n = p->nodes[a];
     switch (n.kind) {
-    case RE_K_SET: return p->sets[n.a].bits[c >> 6] >> (c & 63) & 1 ? RE_EMPTY : RE_NONE;
+    case RE_K_SET: return c < RE_CALL && p->sets[n.a].bits[c >> 6] >> (c & 63) & 1 ? RE_EMPTY : RE_NONE;
+    case RE_K_CALL: return c == RE_CALL + n.a ? RE_EMPTY : RE_NONE;
     case RE_K_CAT: {
         re out = re_cat(p, re_derive(p, n.a, c), n.b);
         return re_nullable(p, n.a) ? re_alt(p, out, re_derive(p, n.b, c)) : out;
@@ -322,11 +341,11 @@ static re derive(re_pool *p, re a, unsigned char c)
 }
 
 /* Derivatives are remembered in a table in which a newer one takes an older one's place. */
-re re_derive(re_pool *p, re a, unsigned char c)
+re re_derive(re_pool *p, re a, uint32_t c)
 {
     if (p->nodes[a].kind == RE_K_SET || a <= RE_ALL) return a == RE_ALL ? a : derive(p, a, c);
     if (!p->memo && !(p->memo = calloc(RE_MEMO, sizeof *p->memo))) grammar_no_memory(p->grammar);
-    uint64_t key = (uint64_t)a << 8 | c;
+    uint64_t key = (uint64_t)a << 32 | c;
     re_memo *m = &p->memo[(key * 0x9E3779B97F4A7C15u) >> 48 & (RE_MEMO - 1)];
     if (m->key == key) return m->value;
     grammar_work(p->grammar, 1);

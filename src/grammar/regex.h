@@ -41,7 +41,10 @@ re re_dollar(re_pool *);                                 /* nothing follows */
 /* first, then rest up to the end of the text: where looks ahead and dollars of first get their meaning. */
 re re_before(re_pool *, re first, re rest);
 re re_drop_start(re_pool *, re); /* without what needs another RE_START */
-re re_derive(re_pool *, re, unsigned char);
+enum { RE_CALL = 256 };
+re re_call(re_pool *, uint32_t rule, bool nullable); /* a text of a rule (gbnf.c), which is the symbol RE_CALL + rule */
+void re_first_bytes(re_pool *, re, re_set *out);     /* adds those with which its texts begin, but for calls */
+re re_derive(re_pool *, re, uint32_t symbol);        /* a byte or a call */
 bool re_nullable(re_pool *, re);
 
 /* Whole texts, which end in RE_END. */
@@ -55,6 +58,11 @@ re re_parse(re_pool *, const char *pattern, size_t n, bool whole);
 int32_t re_state(re_pool *, re); /* -1: no text goes on from here */
 int32_t re_step(re_pool *, int32_t state, unsigned char);
 bool re_accepts(re_pool *, int32_t state);
+typedef struct re_called {
+    uint32_t rule;
+    int32_t to; /* the state behind it */
+} re_called;
+const re_called *re_calls(re_pool *, int32_t state, size_t *n); /* the rules that may come next */
 bool re_some(re_pool *, re); /* is there any text? */
 bool re_finite(re_pool *, re); /* surely finitely many texts? */
 

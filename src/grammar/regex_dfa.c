@@ -4,11 +4,23 @@
 
 #include <string.h>
 
-/* Cuts all bytes into classes that no set in the first position of a tells apart: class_of, and one byte of each. */
+enum { MAX_CALLS = 100 };
+/* Cuts all bytes into classes that no set in the first position of a tells apart: class_of, and one byte of each. And
+ * the rules that are called there. */
 typedef struct byte_classes {
     uint8_t class_of[256], one[256];
-    unsigned n;
+    unsigned n, n_calls;
+    uint32_t calls[MAX_CALLS];
 } byte_classes;
+
+static void calls_add(re_pool *p, byte_classes *k, uint32_t rule)
+{
+    unsigned i = 0;
+    while (i < k->n_calls && k->calls[i] != rule) i++;
+    if (i == MAX_CALLS) grammar_fail(p->grammar, "more than %d rules may come in one place", MAX_CALLS);
+    k->calls[i] = rule;
+    k->n_calls = WF_MAX(k->n_calls, i + 1);
+}
 
 static void classes_cut(byte_classes *k, const re_set *set)
 {
@@ -30,7 +42,8 @@ static void classes_of(re_pool *p, re a, byte_classes *k)
     for (;;) {
         const re_node *n = &p->nodes[a];
         if (n->kind == RE_K_SET) classes_cut(k, &p->sets[n->a]);
-        if (n->kind == RE_K_SET || n->kind <= RE_K_EMPTY) break;
+        if (n->kind == RE_K_CALL) calls_add(p, k, n->a);
+        if (n->kind == RE_K_SET || n->kind == RE_K_CALL || n->kind <= RE_K_EMPTY) break;
         if (n->kind == RE_K_NOT || n->kind == RE_K_REPEAT) {
             a = n->a;
             continue;
@@ -45,7 +58,8 @@ static void classes_of(re_pool *p, re a, byte_classes *k)
 
 static void classes_begin(re_pool *p, re a, byte_classes *k)
 {
-    *k = (byte_classes){.n = 1};
+    memset(k->class_of, 0, sizeof k->class_of);
+    k->n = 1, k->n_calls = 0, k->one[0] = 0;
     classes_of(p, a, k);
 }
 
@@ -89,8 +103,24 @@ int32_t re_state(re_pool *p, re a)
     re_dfa *s = &p->states[p->n_states];
     s->node = a;
     s->accepts = accepts;
+    s->calls = NULL;
     for (int c = 0; c < 256; c++) s->next[c] = -2;
     return p->nodes[a].state = (int32_t)p->n_states++;
+}
+
+const re_called *re_calls(re_pool *p, int32_t state, size_t *n)
+{
+    if (!p->states[state].calls) {
+        byte_classes k;
+        re a = p->states[state].node;
+        classes_begin(p, a, &k);
+        re_called *calls = grammar_take(p->grammar, k.n_calls * sizeof *calls);
+        for (unsigned i = 0; i < k.n_calls; i++)
+            calls[i] = (re_called){k.calls[i], re_state(p, re_derive(p, a, RE_CALL + k.calls[i]))};
+        p->states[state].calls = calls, p->states[state].n_calls = k.n_calls;
+    }
+    *n = p->states[state].n_calls;
+    return p->states[state].calls;
 }
 
 bool re_accepts(re_pool *p, int32_t state) { return state >= 0 && p->states[state].accepts; }

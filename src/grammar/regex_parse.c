@@ -1,28 +1,15 @@
 /* Patterns of ECMA 262 with the flag u, as JSON Schema names them. What is not regular (references back, word
  * boundaries, looks behind) is refused by name. */
 #include "grammar/internal.h"
-#include "grammar/regex.h"
+#include "grammar/regex_parse.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-typedef struct parser {
-    wf_grammar *g;
-    re_pool *pool;
-    const char *p, *end;
-    unsigned looking; /* groups that look ahead, around this place */
-} parser;
-
-enum { MAX_RANGES = 1500 };
-typedef struct char_class { /* ranges in any order */
-    re_range r[MAX_RANGES];
-    size_t n;
-} char_class;
-
 static re parse_alternatives(parser *s);
 
-static bool take(parser *s, const char *text)
+bool take(parser *s, const char *text)
 {
     size_t n = strlen(text);
     if ((size_t)(s->end - s->p) < n || memcmp(s->p, text, n) != 0) return false;
@@ -30,10 +17,10 @@ static bool take(parser *s, const char *text)
     return true;
 }
 
-static uint32_t take_char(parser *s)
+uint32_t take_char(parser *s)
 {
-    size_t n = wf_utf8_len(s->p, (size_t)(s->end - s->p));
-    if (!n) grammar_fail(s->g, "a pattern ends too early");
+    size_t n = s->p < s->end ? wf_utf8_len(s->p, (size_t)(s->end - s->p)) : 0;
+    if (!n) grammar_fail(s->g, "it ends too early");
     const unsigned char *u = (const unsigned char *)s->p;
     s->p += n;
     if (n == 1) return u[0];
@@ -44,13 +31,13 @@ static uint32_t take_char(parser *s)
 
 /* ---- classes of characters ------------------------------------------------------------------------------ */
 
-static void class_add(parser *s, char_class *k, uint32_t first, uint32_t last)
+void class_add(parser *s, char_class *k, uint32_t first, uint32_t last)
 {
     if (k->n && k->r[k->n - 1].last + 1 == first) {
         k->r[k->n - 1].last = last;
         return;
     }
-    if (k->n == MAX_RANGES) grammar_fail(s->g, "a class of a pattern has too many ranges");
+    if (k->n == MAX_RANGES) grammar_fail(s->g, "a class has too many ranges");
     k->r[k->n++] = (re_range){first, last};
 }
 
@@ -60,7 +47,7 @@ static int range_order(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static void class_invert(parser *s, char_class *k)
+void class_invert(parser *s, char_class *k)
 {
     char_class out = {.n = 0};
     uint32_t next = 0;
@@ -137,13 +124,13 @@ static bool class_property(parser *s, char_class *k)
     return true;
 }
 
-static uint32_t take_hex(parser *s, int n)
+uint32_t take_hex(parser *s, int n)
 {
     uint32_t c = 0;
     for (; n > 0; n--) {
         static const char hex[] = "0123456789abcdef";
         const char *at = s->p < s->end && *s->p ? strchr(hex, *s->p | 32) : NULL;
-        if (!at) grammar_fail(s->g, "a pattern with a bad escape");
+        if (!at) grammar_fail(s->g, "a bad escape");
         c = c << 4 | (uint32_t)(at - hex);
         s->p++;
     }
@@ -151,13 +138,13 @@ static uint32_t take_hex(parser *s, int n)
 }
 
 /* A character behind a backslash. */
-static uint32_t escaped_char(parser *s)
+uint32_t escaped_char(parser *s)
 {
     static const char from[] = "nrtvf0", to[] = "\n\r\t\v\f";
     if (take(s, "u{")) {
         uint32_t c = 0;
         while (s->p < s->end && *s->p != '}' && c <= 0x10FFFF) c = c << 4 | take_hex(s, 1);
-        if (!take(s, "}") || c > 0x10FFFF) grammar_fail(s->g, "a pattern with a bad escape");
+        if (!take(s, "}") || c > 0x10FFFF) grammar_fail(s->g, "a bad escape");
         return c;
     }
     if (take(s, "u")) {
@@ -208,7 +195,7 @@ static re parse_class(parser *s)
                 }
                 last = escaped_char(s);
             } else last = take_char(s);
-            if (last < first) grammar_fail(s->g, "a class of a pattern with its range the wrong way round");
+            if (last < first) grammar_fail(s->g, "a class with its range the wrong way round");
         }
         class_add(s, k, first, last);
     }
@@ -265,7 +252,7 @@ static re parse_atom(parser *s)
     return re_chars(s->pool, &(re_range){c, c}, 1);
 }
 
-static bool take_number(parser *s, uint32_t *out)
+bool take_number(parser *s, uint32_t *out)
 {
     const char *at = s->p;
     uint32_t v = 0;

@@ -10,13 +10,14 @@ enum {
     RE_MAX_LIST = 1024,
     RE_MEMO = 1 << 14,
 };
-enum { RE_K_NONE, RE_K_EMPTY, RE_K_SET, RE_K_CAT, RE_K_ALT, RE_K_AND, RE_K_NOT, RE_K_REPEAT, RE_K_LOOK, RE_K_DOLLAR };
+enum { RE_K_NONE, RE_K_EMPTY, RE_K_SET, RE_K_CAT, RE_K_ALT, RE_K_AND, RE_K_NOT, RE_K_REPEAT, RE_K_LOOK, RE_K_DOLLAR,
+       RE_K_CALL };
 enum { RE_UNKNOWN, RE_ALIVE, RE_DEAD };
 
 typedef struct re_node {
     uint8_t kind, alive; /* alive: is there a text? */
     bool nullable, look; /* takes the empty text; has looks ahead or dollars, which re_before replaces */
-    re a, b;             /* SET: a is the set's number */
+    re a, b;             /* SET: a is the set's number; CALL: the rule's */
     uint32_t min, max;
     int32_t state; /* -2: has none yet */
 } re_node;
@@ -28,6 +29,8 @@ typedef struct re_dfa {
     re node;
     bool accepts;
     int32_t next[256];
+    const re_called *calls; /* NULL: not yet known */
+    uint32_t n_calls;
 } re_dfa;
 
 struct re_pool {

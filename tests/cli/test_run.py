@@ -230,15 +230,17 @@ class Text(cli.TestCase):
     def test_formats(self):
         """Of one answer, of each line of a chat, and refused before a model is opened."""
         schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
-        with tempfile.NamedTemporaryFile("w") as f, tempfile.NamedTemporaryFile("w") as template:
+        with tempfile.NamedTemporaryFile("w") as f, tempfile.NamedTemporaryFile("w") as template, tempfile.NamedTemporaryFile("w") as rules:
             json.dump(schema, f)
+            rules.write('root ::= "(" (root | [a-z]) ")"')
             template.write("{% for m in messages %}{{ m.content }}{% endfor %}")
-            f.flush(), template.flush()
+            f.flush(), template.flush(), rules.flush()
             drawn = ["run", *cli.CPU, "--temp", 1, "--seed", 3]
             self.assertIn(json.loads(self.ok(*drawn, "-p", "One day", "--json-schema", f.name).text), ({"n": 1}, {"n": 2}))
+            self.assertRegex(self.ok(*drawn, "-p", "One day", "--raw", "--grammar-file", rules.name).text, r"^\(+[a-z]\)+\n$")
             r = self.ok(*drawn, "--chat", "--chat-template", template.name, "--regex", "[ab]{3}", stdin=b"One\ntwo\n")
             self.assertRegex(r.text, r"^[ab]{3}\n[ab]{3}\n$")
-        for args, why in ((["--json-schema", "/absent"], "/absent"), (["--json-schema", os.devnull], os.devnull), (["--regex", "(a"], "group")):
+        for args, why in ((["--json-schema", "/absent"], "/absent"), (["--json-schema", os.devnull], os.devnull), (["--grammar", os.devnull], "no rule root"), (["--regex", "(a"], "group")):
             r = self.fails(cli.USAGE, why, *RUN, "-m", "/no/model", "-p", "x", *args)
             self.assertIn(f"weft: error: {args[0]}: ", r.err)
 

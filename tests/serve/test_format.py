@@ -1,6 +1,7 @@
 """Answers that are kept to a schema, a pattern or a choice, in the ways in which clients ask for it."""
 import enum
 import json
+import re
 import tempfile
 
 import serve
@@ -57,6 +58,13 @@ class Format(serve.Unharmed):
         for way in ({"guided_choice": ["yes", "no", "é?"]}, {"structured_outputs": {"choice": ["yes", "no", "é?"]}}):
             self.assertIn(self.draw(**way), ("yes", "no", "é?"))
 
+    def test_grammars(self):
+        rules = 'root ::= "[" item ("," item){0,2} "]"\nitem ::= root | [a-z]{1,3} # nested\n'
+        for way in ({"grammar": rules}, {"guided_grammar": rules}, {"ebnf": rules}, {"structured_outputs": {"grammar": rules}}):
+            text = self.draw(**way, seed=1)
+            self.assertIsInstance(json.loads(re.sub("[a-z]+", "1", text)), list, text)
+        self.assertEqual(self.s.complete(grammar="").text, self.want)  # as llama.cpp's clients send none
+
     def test_cut(self):
         r = self.s.complete(max_tokens=3, guided_json=PERSON)
         self.assertEqual(r.json["choices"][0]["finish_reason"], "length")
@@ -82,8 +90,9 @@ class Format(serve.Unharmed):
                 ({"guided_json": "{"}, "schema"),
                 ({"response_format": {"type": "json_schema"}}, "json_schema"),
                 ({"response_format": {"type": "grammar"}}, "grammar"),
-                ({"structured_outputs": {"grammar": "root ::= \"a\""}}, "grammar"),
-                ({"grammar": "root ::= \"a\""}, "grammar")]
+                ({"structured_outputs": {"structural_tag": {}}}, "structural_tag"),
+                ({"grammar": "root ::= (item\nitem ::= \"a\""}, "line 2, column 1"),
+                ({"guided_grammar": {"root": "a"}}, "string")]
         for fields, word in rows:
             e = self.refused(self.s.complete(**fields), 400)
             self.assertIn(word, e["message"])

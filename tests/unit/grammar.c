@@ -1,10 +1,10 @@
 /* grammar: from whatever a mask allows an answer goes on, up to its end; what it allows reads. Schemas are those that
  * lead into corners: few keys, keys of several patterns, bounds that only some digits reach, characters that only
- * escapes can write. */
+ * escapes can write. Rules, too, have masks that allow all that reads. */
 #include "grammar/grammar.h"
 #include "support/suite.h"
 
-enum { BYTES = 256, STEPS = 250, WALKS = 40 };
+enum { BYTES = 256, BLANKS = 128 /* tokens that begin with one */, STEPS = 250, WALKS = 40 };
 
 static const char *const more_tokens[] = {"{\"", "\":", "\",\"", "\"}", "null", "true", "0.0", "00", "12", "ab", "a\"", "\\u00", "\\\"", "]}",
                                           "\n  ", ", ", "é", "\"a\":", "aa", "-1"};
@@ -40,9 +40,42 @@ static const char *const schemas[] = {
     "'$ref':'#/$defs/t'}",
 };
 
+/* Rules, and texts: those that are whole, those that are not, up to a NULL each. */
+static const struct {
+    const char *rules, *whole[6], *other[6];
+} grammars[] = {
+    {"root ::= (sum \"=\" num \"\\n\")+\nsum ::= term ([-+*/] term)*\nterm ::= num | \"(\" sum \")\"\nnum ::= [0-9]+",
+     {"1=1\n", "((2)+3*4)/5=7\n", "1=1\n2=2\n"}, {"", "1=1", "1+=2\n", "(1=1\n", "1)=1\n"}},
+    {"root ::= obj\nval ::= obj | \"[\" ws (val (\",\" ws val)*)? \"]\" ws | str | [0-9]+ ws\n"
+     "obj ::= \"{\" ws (str \":\" ws val (\",\" ws str \":\" ws val)*)? \"}\" ws\n"
+     "str ::= \"\\\"\" ([^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\n] | \"u\" [0-9a-f]{4}))* \"\\\"\" ws\nws ::= ([ \\n] ws)?",
+     {"{}", "{\"a\": [1, {\"\":[]} ]}\n \n", "{\"\\u00e9\\n\":12,\"é\":\"\"}"}, {"[]", "{\"a\"}", "{\"a\":1,}", "{\"\\x\":1}", "{\"a\":1}}"}},
+    {"# a list\nroot ::= item+\n\nitem ::= \"- \" [^\\r\\n\\x85\\u2028]+ \"\\n\" # one\n",
+     {"- a\n", "- a é\n- b\n"}, {"- \n", "- a", "-a\n", "- a\xC2\x85\n"}},
+    {"root ::= jp+ ([ \\t] jp+)*\njp ::= [ぁ-ゟ] | [\\u30A1-\\u30FF] | [\\U00004e00-\\U00009fff]", {"ひカ 一"}, {"a", "ひ ", "ひ  ひ"}},
+    {"root ::= a | b\n  | \"x\"{2}\n  | .{3,4}\na ::= \"(\" a? \")\" b?\nb ::= \"b\" [b]{1,}", {"(())", "(()bb)bb", "xx", "bb", "🙂é)x"}, {"x", "((", "())bb", "b"}},
+    {"root ::= (x? y?)* \"!\"\nx ::= \"a\" x \"b\" | \"a\"\ny ::= \"\" | y1 z\ny1 ::= [c]\nz ::= y | never\nnever ::= \"n\" never",
+     {"!", "aab!", "aaabccaab!"}, {"b!", "aabb!", "n"}},
+    {"root ::= stmt*\nstmt ::= \"if\" ws id \"{\" stmt* \"}\" | id ws? (\"=\" ws? id)? \";\"\nid ::= [a-z]+\nws ::= \" \"+",
+     {"", "if aa{ab=aa;if b{}}x;", "iff=if;"}, {"if{}", "a=;", "if a{", "if a;"}},
+};
+
+/* Rules that are refused, and what is said. */
+static const char *const refused[][2] = {
+    {"a ::= \"x\"", "no rule root"}, {"root ::= a b\na ::= \"x\"", "line 1, column 12: there is no rule b"},
+    {"root ::= \"x\"\nroot ::= \"y\"", "line 2, column 1: the rule root is there twice"},
+    {"root ::= b? a\nb ::= \"x\"\na ::= \"é\" | b* a", "line 3, column 16: the rule a begins with itself"},
+    {"root ::= \"x\" root", "never complete"}, {"root ::= (\"x\"", "line 1, column 14: expected )"},
+    {"root ::= [z-a]", "wrong way round"}, {"root ::= []", "without a character"}, {"root ::= \"a", "line 1, column 12: it ends"},
+    {"root ::= \"\\q\"", "column 12: an escape \\q"}, {"root ::= \"\\x4\"", "a bad escape"}, {"root ::= +", "nothing stands before +"},
+    {"root ::= \"a\"{2,1}", "fewer"}, {"root ::= \"a\"{x}", "a number of times"}, {"root ::= \"a\"{1", "expected }"},
+    {"root = \"a\"", "column 6: expected ::="}, {"root ::= \"a\" ;", "column 14: expected a rule"}, {"root ::= <think>", "tokens"},
+    {"root ::= \"\\U00110000\"", "above"}, {"root ::= \"\xFF\"", "column 11: it is not valid UTF-8"},
+};
+
 static struct {
-    char bytes[BYTES];
-    wf_slice all[BYTES + WF_LEN(more_tokens)];
+    char bytes[BYTES], blanks[BLANKS][2];
+    wf_slice all[BYTES + WF_LEN(more_tokens) + BLANKS];
     wf_token_trie *trie;
 } tokens;
 
@@ -52,6 +85,10 @@ static int begin(void **state)
     for (int i = 0; i < BYTES; i++) tokens.bytes[i] = (char)i, tokens.all[i] = (wf_slice){&tokens.bytes[i], 1};
     for (size_t i = 0; i < WF_LEN(more_tokens); i++)
         tokens.all[BYTES + i] = (wf_slice){more_tokens[i], strlen(more_tokens[i])};
+    for (size_t i = 0; i < BLANKS; i++) {
+        tokens.blanks[i][0] = ' ', tokens.blanks[i][1] = (char)i;
+        tokens.all[BYTES + WF_LEN(more_tokens) + i] = (wf_slice){tokens.blanks[i], 2};
+    }
     assert_ok(wf_token_trie_new(tokens.all, WF_LEN(tokens.all), &tokens.trie));
     return 0;
 }
@@ -61,6 +98,48 @@ static int end(void **state)
     (void)state;
     wf_token_trie_free(tokens.trie);
     return 0;
+}
+
+/* All that reads behind n bytes of a text is allowed, and nothing else. */
+static void check_mask(wf_grammar *g, wf_match *m, const char *text, size_t n)
+{
+    uint32_t bits[WF_LEN(tokens.all) / 32 + 1];
+    assert_ok(wf_match_mask(m, tokens.trie, bits));
+    for (uint32_t i = 0; i < WF_LEN(tokens.all); i++) {
+        wf_match *more;
+        assert_ok(wf_match_new(g, &more));
+        assert_ok(wf_match_read(more, text, n));
+        bool reads = !wf_match_read(more, tokens.all[i].p, tokens.all[i].n);
+        if (reads != (bits[i / 32] >> (i % 32) & 1)) fail_msg("%.*s: the mask is wrong of %s", (int)n, text, tokens.all[i].p);
+        wf_match_free(more);
+    }
+}
+
+static void rules(void **state)
+{
+    for (size_t i = 0; i < WF_LEN(grammars); i++) {
+        wf_grammar *g;
+        assert_ok(wf_grammar_gbnf(grammars[i].rules, strlen(grammars[i].rules), &g));
+        for (int other = 0; other < 2; other++)
+            for (const char *const *text = other ? grammars[i].other : grammars[i].whole; *text; text++) {
+                wf_match *m;
+                assert_ok(wf_match_new(g, &m));
+                weft_status s = WEFT_OK;
+                for (size_t n = 0; s == WEFT_OK; n++) {
+                    check_mask(g, m, *text, n);
+                    if (!(*text)[n]) break;
+                    s = wf_match_read(m, *text + n, 1);
+                }
+                if ((s == WEFT_OK && wf_match_may_end(m)) == other) fail_msg("%s: %s", grammars[i].rules, *text);
+                wf_match_free(m);
+            }
+        wf_grammar_free(g);
+    }
+    for (size_t i = 0; i < WF_LEN(refused); i++) {
+        wf_grammar *g;
+        assert_int_equal(wf_grammar_gbnf(refused[i][0], strlen(refused[i][0]), &g), WEFT_ERR_UNSUPPORTED);
+        if (!strstr(weft_last_error(), refused[i][1])) fail_msg("%s: %s", refused[i][0], weft_last_error());
+    }
 }
 
 /* One answer of tokens sampled from those that are allowed; behind some steps what closes goes first. */
@@ -109,15 +188,20 @@ static void hostile(void **state)
     static const struct {
         const char *begin, *one, *end;
         size_t times;
-        bool regex;
+        enum { SCHEMA, REGEX, GBNF } kind;
     } rows[] = {
-        {"(", "a", ")", 500, true},          {"", "(aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa)", "$", 511, true},
-        {"", "(", "", 100000, true},         {"", "\\p{Zl}", "", 300, true},
-        {"(", "a|b|", "c)", 2000, true},     {"", "(a|b)*a", "", 500, true},
-        {"[[", "", "]]", 1, true},           {"{\"const\":", "[", "1", 200, false},
-        {"{\"allOf\":[", "{\"anyOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]},{\"minLength\":1}]},", "{}]}", 60, false},
-        {"{\"anyOf\":[", "{\"type\":\"number\",\"minimum\":5},", "{}]}", 400, false},
-        {"{\"type\":\"string\",\"not\":{\"pattern\":\"", "(a|b)*a.", "\"}}", 30, false},
+        {"(", "a", ")", 500, REGEX},         {"", "(aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa)", "$", 511, REGEX},
+        {"", "(", "", 100000, REGEX},        {"", "\\p{Zl}", "", 300, REGEX},
+        {"(", "a|b|", "c)", 2000, REGEX},    {"", "(a|b)*a", "", 500, REGEX},
+        {"[[", "", "]]", 1, REGEX},          {"{\"const\":", "[", "1", 200, SCHEMA},
+        {"root ::= ", "(", "", 100000, GBNF}, {"root ::= ", "root ", "", 5000, GBNF},
+        {"root ::= \"", "aaaaaaaa", "\"", 100000, GBNF}, {"root ::= a\na ::= ", "\"a\" | a? ", "", 300, GBNF},
+        {"root ::= a{1000}\na ::= ", "(\"a\" a){900} | ", "\"a\"", 40, GBNF},
+        {"root ::= a\na ::= ", "\"a\" a? a? | \"a\" a | ", "\"b\"", 100, GBNF},
+        {"root ::= ", "r ", "\nr ::= [^a]{1,3} | \"[\" root \"]\"", 2000, GBNF},
+        {"{\"allOf\":[", "{\"anyOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]},{\"minLength\":1}]},", "{}]}", 60, SCHEMA},
+        {"{\"anyOf\":[", "{\"type\":\"number\",\"minimum\":5},", "{}]}", 400, SCHEMA},
+        {"{\"type\":\"string\",\"not\":{\"pattern\":\"", "(a|b)*a.", "\"}}", 30, SCHEMA},
     };
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         wf_text t = {0};
@@ -125,12 +209,13 @@ static void hostile(void **state)
         wf_text_add(&t, rows[i].begin, strlen(rows[i].begin));
         for (size_t k = 0; k < rows[i].times; k++) wf_text_add(&t, rows[i].one, strlen(rows[i].one));
         wf_text_add(&t, rows[i].end, strlen(rows[i].end));
-        (void)(rows[i].regex ? wf_grammar_regex(t.data, t.len, &g) : wf_grammar_schema(t.data, t.len, &g));
+        weft_status (*const compile[])(const char *, size_t, wf_grammar **) = {wf_grammar_schema, wf_grammar_regex, wf_grammar_gbnf};
+        (void)compile[rows[i].kind](t.data, t.len, &g);
         uint32_t bits[WF_LEN(tokens.all) / 32 + 1];
         wf_match *m = NULL;
         if (g) {
             assert_ok(wf_match_new(g, &m));
-            (void)wf_match_mask(m, tokens.trie, bits);
+            for (int n = 0; n < 20 && !wf_match_mask(m, tokens.trie, bits) && !wf_match_read(m, "a", 1); n++) {}
         }
         wf_match_free(m);
         wf_grammar_free(g);
@@ -138,4 +223,4 @@ static void hostile(void **state)
     }
 }
 
-SUITE(grammar, begin, end, CASE(no_dead_ends), CASE(hostile))
+SUITE(grammar, begin, end, CASE(no_dead_ends), CASE(rules), CASE(hostile))

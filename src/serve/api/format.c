@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define ONE_OF_THESE                                                                                                   \
-    "response_format, structured_outputs, guided_json, guided_regex, guided_choice, guided_json_object, json_schema "  \
-    "and regex exclude each other: send one of them"
+    "response_format, structured_outputs, guided_json, guided_regex, guided_choice, guided_json_object, "              \
+    "guided_grammar, json_schema, regex, grammar and ebnf exclude each other: send one of them"
 
 static bool format_set(wf_params *p, enum weft_grammar kind, const wf_json *v, const char *name, wf_http_error *r)
 {
@@ -32,6 +32,13 @@ static bool format_regex(wf_params *p, const wf_json *v, const char *name, wf_ht
     if (!wf_json_is(v, WF_JSON_STRING))
         return wf_refuse(r, 400, name, "%s must have a pattern, which is a string", name);
     return format_set(p, WEFT_GRAMMAR_REGEX, v, name, r);
+}
+
+static bool format_grammar(wf_params *p, const wf_json *v, const char *name, wf_http_error *r)
+{
+    if (!wf_json_is(v, WF_JSON_STRING))
+        return wf_refuse(r, 400, name, "%s must have a grammar in GBNF, which is a string", name);
+    return !v->n || format_set(p, WEFT_GRAMMAR_GBNF, v, name, r);
 }
 
 static bool format_choice(wf_params *p, const wf_json *v, const char *name, wf_http_error *r)
@@ -73,15 +80,15 @@ static bool format_outputs(wf_params *p, const wf_json *v, const char *name, wf_
         const char *name;
         format_fn read;
     } kinds[] = {{"json", format_schema}, {"regex", format_regex}, {"choice", format_choice},
-                 {"json_object", format_object}};
+                 {"grammar", format_grammar}, {"json_object", format_object}};
     if (!wf_json_is(v, WF_JSON_OBJECT)) return wf_refuse(r, 400, name, "%s must be an object", name);
     WF_JSON_EACH_MEMBER(m, v) {
         if (wf_json_absent(&m->value)) continue;
         size_t i = 0;
         while (i < WF_LEN(kinds) && strcmp(kinds[i].name, m->name.text)) i++;
         if (i == WF_LEN(kinds))
-            return wf_refuse(r, WF_UNSUPPORTED, name, "%s with %.40s is not supported: send json, regex or choice",
-                             name, m->name.text);
+            return wf_refuse(r, WF_UNSUPPORTED, name,
+                             "%s with %.40s is not supported: send json, regex, choice or grammar", name, m->name.text);
         if (!kinds[i].read(p, &m->value, name, r)) return false;
     }
     return true;
@@ -95,7 +102,9 @@ bool wf_format_read(const wf_json *body, wf_params *p, wf_http_error *r)
     } fields[] = {{"response_format", format_response}, {"structured_outputs", format_outputs},
                   {"guided_json", format_schema},       {"guided_regex", format_regex},
                   {"guided_choice", format_choice},     {"guided_json_object", format_object},
-                  {"json_schema", format_schema},       {"regex", format_regex}};
+                  {"guided_grammar", format_grammar},   {"json_schema", format_schema},
+                  {"regex", format_regex},              {"grammar", format_grammar},
+                  {"ebnf", format_grammar}};
     for (size_t i = 0; i < WF_LEN(fields); i++) {
         const wf_json *v = wf_field(body, fields[i].name);
         if (v && !fields[i].read(p, v, fields[i].name, r)) return false;
