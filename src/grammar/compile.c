@@ -75,14 +75,23 @@ static bool is_false(const wf_json *v) { return wf_json_is(v, WF_JSON_BOOL) && !
 /* Refuses by name what is not kept. */
 static void refuse(wf_grammar *g, const wf_json *s)
 {
-    static const char *const never[] = {"$dynamicRef", "$recursiveRef", "contains", "extends", "disallow",
-                                        "unevaluatedItems", "unevaluatedProperties"};
+    static const char *const never[] = {"$dynamicRef", "$recursiveRef", "extends", "disallow"};
     for (size_t i = 0; i < WF_LEN(never); i++)
-        if (wf_json_get(s, never[i]) && !(i >= 5 && is_empty_schema(wf_json_get(s, never[i]))))
-            grammar_fail(g, "the keyword %s", never[i]);
-    const wf_json *max = wf_json_get(s, "maxItems");
-    if (wf_json_is_true(wf_json_get(s, "uniqueItems")) && !(max && wf_json_number(max) <= 1))
-        grammar_fail(g, "the keyword uniqueItems");
+        if (wf_json_get(s, never[i])) grammar_fail(g, "the keyword %s", never[i]);
+}
+
+/* What unevaluatedItems or unevaluatedProperties says as additionalItems and additionalProperties do, where no other
+ * keyword of the schema evaluates some of them; NULL: nothing. */
+static const wf_json *unevaluated(wf_grammar *g, const wf_json *s, const char *key)
+{
+    static const char *const others[] = {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies",
+                                         "contains"};
+    const wf_json *v = wf_json_get(s, key);
+    if (!v || is_empty_schema(v)) return NULL;
+    if (g->old_refs) grammar_fail(g, "the keyword %s, which is newer than the schema's draft", key);
+    for (size_t i = 0; i < WF_LEN(others); i++)
+        if (wf_json_get(s, others[i])) grammar_fail(g, "the keyword %s beside %s", key, others[i]);
+    return v;
 }
 
 /* ---- numbers and strings -------------------------------------------------------------------------------- */
@@ -159,6 +168,7 @@ static array_rule array_parts(wf_grammar *g, const wf_json *s)
     array_rule a = {.prefix = wf_json_get(s, "prefixItems"), .items = wf_json_get(s, "items")};
     if (wf_json_is(a.items, WF_JSON_LIST)) a.prefix = a.items, a.items = wf_json_get(s, "additionalItems");
     if (a.prefix && a.prefix->kind != WF_JSON_LIST) grammar_fail(g, "prefixItems that is no list");
+    if (!a.items) a.items = unevaluated(g, s, "unevaluatedItems");
     return a;
 }
 
@@ -169,12 +179,32 @@ static object_rule object_parts(wf_grammar *g, const wf_json *s)
                      .additional = wf_json_get(s, "additionalProperties")};
     if (o.properties && o.properties->kind != WF_JSON_OBJECT) grammar_fail(g, "properties that is no object");
     if (o.patterns && o.patterns->kind != WF_JSON_OBJECT) grammar_fail(g, "patternProperties that is no object");
+    if (!o.additional) o.additional = unevaluated(g, s, "unevaluatedProperties");
     if (is_empty_schema(o.additional)) o.additional = NULL;
     return o;
 }
 
+static void conj_containing(wf_grammar *g, conj *c, const wf_json *schema, uint32_t min, uint32_t max)
+{
+    contains_rule *rule = grammar_take(g, sizeof *rule);
+    *rule = (contains_rule){schema, min, max, NULL};
+    c->contains = rule;
+    if (min > max) c->types &= (uint8_t)~T_ARRAY;
+}
+
+/* How many items contains asks for, which older drafts do not say; false: there is none. */
+static bool contains_counts(wf_grammar *g, const wf_json *s, uint32_t *min, uint32_t *max)
+{
+    *min = g->old_refs ? 1 : count_of(g, s, "minContains", 1);
+    *max = g->old_refs ? RE_MANY : count_of(g, s, "maxContains", RE_MANY);
+    return wf_json_get(s, "contains") && (*min || *max != RE_MANY);
+}
+
 static void conj_arrays(wf_grammar *g, const wf_json *s, conj *c)
 {
+    uint32_t min, max;
+    if (contains_counts(g, s, &min, &max)) conj_containing(g, c, wf_json_get(s, "contains"), min, max);
+    c->unique = wf_json_is_true(wf_json_get(s, "uniqueItems"));
     array_rule a = array_parts(g, s);
     if (a.prefix || a.items) {
         array_rule *rule = grammar_take(g, sizeof *rule);
@@ -368,6 +398,14 @@ static conj_list not_array(wf_grammar *g, const wf_json *s)
         *k = (key_rule){{NULL, i++}, part_of(g, one, true), NULL};
         (c = conj_new(g, T_ARRAY))->min_items = i, c->items = k, out = conj_either(g, c, out);
     }
+    uint32_t min, max;
+    if (contains_counts(g, s, &min, &max)) {
+        const wf_json *schema = wf_json_get(s, "contains");
+        if (min) conj_containing(g, c = conj_new(g, T_ARRAY), schema, 0, min - 1), out = conj_either(g, c, out);
+        if (max != RE_MANY)
+            conj_containing(g, c = conj_new(g, T_ARRAY), schema, max + 1, RE_MANY), out = conj_either(g, c, out);
+    }
+    if (wf_json_is_true(wf_json_get(s, "uniqueItems"))) grammar_fail(g, NO_COMPLEMENT, "uniqueItems");
     if (is_false(a.items)) (c = conj_new(g, T_ARRAY))->min_items = i + 1, out = conj_either(g, c, out);
     else if (a.items && !is_empty_schema(a.items)) grammar_fail(g, NO_COMPLEMENT, "items");
     return out;

@@ -102,6 +102,8 @@ static conj *conj_and(wf_grammar *g, const conj *a, const conj *b)
     else if (b->texts) c->texts = b->texts, c->n_texts = b->n_texts;
     c->arrays = JOIN(g, array_rule, a->arrays, b->arrays);
     c->items = JOIN(g, key_rule, a->items, b->items);
+    c->contains = JOIN(g, contains_rule, a->contains, b->contains);
+    c->unique = a->unique || b->unique;
     c->objects = JOIN(g, object_rule, a->objects, b->objects);
     c->keys = JOIN(g, key_rule, a->keys, b->keys);
     c->required = JOIN(g, required_list, a->required, b->required);

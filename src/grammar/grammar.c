@@ -43,9 +43,14 @@ static node node_string(wf_grammar *g, const conj *c, node next)
     return re_state(g->pool, a->pattern) < 0 ? next : a;
 }
 
-static cset item_cset(wf_grammar *g, const conj *c, uint32_t i)
+/* more: what else it has to be; PART_NONE: nothing. */
+static cset item_cset(wf_grammar *g, const conj *c, uint32_t i, part more)
 {
     part_list *all = NULL;
+    if (more != PART_NONE) {
+        all = grammar_take(g, sizeof *all);
+        *all = (part_list){.of = more};
+    }
     for (const array_rule *r = c->arrays; r; r = r->next) {
         const wf_json *s = i < wf_json_count(r->prefix) ? &r->prefix->list[i] : r->items;
         if (!s) continue;
@@ -62,6 +67,79 @@ static cset item_cset(wf_grammar *g, const conj *c, uint32_t i)
     return cset_of(g, all);
 }
 
+/* What items are that contains counts. Where it has no upper bound those that do not count may be any. */
+static void node_counted(wf_grammar *g, const conj *c, alternative *a)
+{
+    const contains_rule *r = c->contains;
+    if (!r) return;
+    a->min_counted = r->min, a->max_counted = r->max;
+    for (const contains_rule *x = r->next; x; x = x->next) {
+        if (x->schema != r->schema) grammar_fail(g, "more than one contains for the same array");
+        a->min_counted = WF_MAX(a->min_counted, x->min), a->max_counted = WF_MIN(a->max_counted, x->max);
+    }
+    struct counted_items *items = grammar_take(g, (a->n_prefix + 1) * sizeof *items);
+    part no = a->max_counted == RE_MANY ? PART_NONE : part_of(g, r->schema, true);
+    for (uint32_t i = 0; i <= a->n_prefix; i++) {
+        uint32_t at = i < a->n_prefix ? i : UINT32_MAX;
+        items[i] = (struct counted_items){item_cset(g, c, at, part_of(g, r->schema, false)), item_cset(g, c, at, no)};
+    }
+    a->counted = items;
+}
+
+/* Items that differ have to be strings, which are told apart: by what is left of a pattern, or among those that came if
+ * each beginning goes on without end. false: there are too few. */
+static bool node_unique(wf_grammar *g, alternative *a)
+{
+    enum { MANY_TEXTS = 2 }; /* characters that make more texts than an array has items */
+    if (g->csets[a->items].state == 1) grammar_fail(g, "the keyword uniqueItems of items that contain themselves");
+    node items = cset_node(g, a->items);
+    uint32_t n = 0, n_texts = 0;
+    bool free = true, finite = false;
+    if (a->n_prefix || a->counted)
+        grammar_fail(g, "the keyword uniqueItems beside %s", a->counted ? "contains" : "prefixItems");
+    alternative *one = alternative_new(g, T_STRING, NULL);
+    re all = RE_NONE;
+    for (node x = items; x; x = x->next, n++) {
+        if (x->type != T_STRING) grammar_fail(g, "the keyword uniqueItems of items that are not strings");
+        re own = x->pattern;
+        if (alternative_free(x)) own = re_lengths(g->pool, x->min, x->max);
+        for (uint32_t i = 0; x->texts && i < x->n_texts; i++)
+            own = re_alt(g->pool, i ? own : RE_NONE, re_literal(g->pool, x->texts[i].text, x->texts[i].n));
+        free &= alternative_free(x) && x->max == RE_MANY;
+        finite |= alternative_free(x) ? x->max < MANY_TEXTS : !x->texts && re_finite(g->pool, own);
+        n_texts += x->n_texts;
+        all = re_alt(g->pool, all, own);
+        one->min = n ? WF_MIN(one->min, x->min) : x->min;
+    }
+    bool listed = n == 1 && items->texts;
+    if (!free && !listed && (finite || n_texts) && a->min > 1) grammar_fail(g, "the keyword uniqueItems with minItems");
+    if (!free) one->pattern = all;
+    a->others = one->pattern;
+    a->unique = one;
+    return !listed || a->min <= n_texts;
+}
+
+bool array_ends(wf_grammar *g, const alternative *a, uint32_t at, uint32_t counted,
+                bool (*possible)(wf_grammar *, cset))
+{
+    uint32_t low = counted, high = counted; /* at least and at most so many count of the items up to here */
+    uint32_t min = a->counted ? a->min_counted : 0, max = a->counted ? a->max_counted : RE_MANY;
+    for (;; at++) {
+        if (at >= a->min && low <= max && high >= min) return at <= a->max;
+        uint32_t i = WF_MIN(at, a->n_prefix);
+        cset item = i < a->n_prefix ? a->prefix[i] : a->items;
+        bool of = a->counted && possible(g, a->counted[i].of);
+        bool not_of = possible(g, a->counted ? a->counted[i].not_of : item);
+        if (at >= a->max || (!of && !not_of)) return false;
+        if (i == a->n_prefix) { /* all that follow are the same: as few as there have to be */
+            uint32_t n = at < a->min ? a->min - at : 0;
+            if (high < min) n = WF_MAX(n, min - high);
+            return low <= max && (of || high >= min) && n <= a->max - at && (not_of || n <= max - low);
+        }
+        low += !not_of, high += of;
+    }
+}
+
 static node node_array(wf_grammar *g, const conj *c, node next)
 {
     alternative *a = alternative_new(g, T_ARRAY, next);
@@ -70,13 +148,12 @@ static node node_array(wf_grammar *g, const conj *c, node next)
         a->n_prefix = WF_MAX(a->n_prefix, (uint32_t)wf_json_count(r->prefix));
     for (const key_rule *k = c->items; k; k = k->next) a->n_prefix = WF_MAX(a->n_prefix, k->key.n + 1);
     cset *prefix = grammar_take(g, a->n_prefix * sizeof *prefix);
-    for (uint32_t i = 0; i < a->n_prefix; i++) prefix[i] = item_cset(g, c, i);
+    for (uint32_t i = 0; i < a->n_prefix; i++) prefix[i] = item_cset(g, c, i, PART_NONE);
     a->prefix = prefix;
-    a->items = item_cset(g, c, UINT32_MAX);
-    for (uint32_t i = 0; i < a->n_prefix && i < a->min; i++)
-        if (cset_empty(g, prefix[i])) return next;
-    if (a->min > a->n_prefix && cset_empty(g, a->items)) return next;
-    return a;
+    a->items = item_cset(g, c, UINT32_MAX, PART_NONE);
+    node_counted(g, c, a);
+    if (c->unique && a->max > 1 && !node_unique(g, a)) return next;
+    return array_ends(g, a, 0, 0, cset_possible) ? a : next;
 }
 
 /* ---- objects */
@@ -239,6 +316,48 @@ node conj_nodes(wf_grammar *g, const conj *c)
     return out;
 }
 
+bool cset_possible(wf_grammar *g, cset c) { return !cset_empty(g, c); }
+
+static bool cset_ends(wf_grammar *g, cset c) { return g->csets[c].ends; }
+
+/* Is there a value without end alone? As far as is known. */
+static bool alternative_ends(wf_grammar *g, const alternative *a)
+{
+    grammar_work(g, 1 + a->n_keys / 8);
+    if (a->type == T_ARRAY) return array_ends(g, a, 0, 0, cset_ends);
+    if (a->type != T_OBJECT) return true;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_keys; i++) {
+        bool ends = cset_ends(g, a->keys[i].value);
+        if (a->keys[i].required && !ends) return false;
+        n += ends;
+    }
+    if (n >= a->min || !re_some(g->pool, a->others)) return n >= a->min;
+    bool ends = !a->n_rules && !a->n_patterns;
+    for (uint32_t i = 0; i < a->n_patterns; i++) ends |= cset_ends(g, cset_of_one(g, a->patterns[i].value));
+    for (uint32_t r = 0; r < a->n_rules; r++)
+        ends |= a->additional_of[r] == PART_NONE || cset_ends(g, cset_of_one(g, a->additional_of[r]));
+    return ends;
+}
+
+/* Finds the sets that have no value that ends, such as objects that need one of their own kind. */
+static bool csets_find_endless(wf_grammar *g)
+{
+    bool found = false;
+    for (bool more = true; more;) {
+        more = false;
+        for (size_t c = g->n_csets; c-- > 0;)
+            for (node a = g->csets[c].ends ? NULL : g->csets[c].made; a && !g->csets[c].ends; a = a->next)
+                if (alternative_ends(g, a)) g->csets[c].ends = more = true;
+    }
+    for (size_t c = 0; c < g->n_csets; c++) {
+        if (!g->csets[c].made || g->csets[c].ends) continue;
+        g->csets[c].never = found = true;
+        g->csets[c].made = NULL;
+    }
+    return found;
+}
+
 node cset_node(wf_grammar *g, cset c)
 {
     if (g->csets[c].state == 2) return g->csets[c].made;
@@ -304,15 +423,21 @@ static void schema_compile(wf_grammar *g)
     cset_of(g, NULL); /* CSET_ANY */
     cset root = cset_of_one(g, part_of(g, g->docs[0], false));
     if (root != 1) grammar_fail(g, "the schema");
-    if (cset_empty(g, root)) grammar_fail(g, "a schema that no value satisfies");
-    /* What comes later is made as answers need it, but refused now. */
-    for (cset c = 0; c < g->n_csets; c++) {
-        node n = cset_node(g, c);
-        for (; n; n = n->next) {
-            for (uint32_t i = 0; i < n->n_patterns; i++) cset_of_one(g, n->patterns[i].value);
-            for (uint32_t r = 0; r < n->n_rules; r++)
-                if (n->additional_of[r] != PART_NONE) cset_of_one(g, n->additional_of[r]);
+    for (;;) { /* again without what has no end, which others have been made with */
+        if (g->csets[root].never) grammar_fail(g, "a schema whose values have no end");
+        if (cset_empty(g, root)) grammar_fail(g, "a schema that no value satisfies");
+        /* What comes later is made as answers need it, but refused now. */
+        for (cset c = 0; c < g->n_csets; c++) {
+            node n = cset_node(g, c);
+            for (; n; n = n->next) {
+                for (uint32_t i = 0; i < n->n_patterns; i++) cset_of_one(g, n->patterns[i].value);
+                for (uint32_t r = 0; r < n->n_rules; r++)
+                    if (n->additional_of[r] != PART_NONE) cset_of_one(g, n->additional_of[r]);
+            }
         }
+        if (!csets_find_endless(g)) return;
+        for (cset c = 0; c < g->n_csets; c++)
+            if (!g->csets[c].never) g->csets[c].state = 0, g->csets[c].made = NULL, g->csets[c].ends = false;
     }
 }
 

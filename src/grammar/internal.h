@@ -118,6 +118,11 @@ typedef struct array_rule { /* one schema's prefixItems and items */
     const wf_json *prefix, *items;
     const struct array_rule *next;
 } array_rule;
+typedef struct contains_rule { /* so many items are of the schema */
+    const wf_json *schema;
+    uint32_t min, max;
+    const struct contains_rule *next;
+} contains_rule;
 typedef struct required_list {
     text_list key;
     const struct required_list *next;
@@ -133,6 +138,8 @@ typedef struct conj {
     uint32_t min_length, max_length, min_items, max_items, min_keys, max_keys; /* RE_MANY: no limit */
     const array_rule *arrays;
     const key_rule *items; /* single items: the key is the index */
+    const contains_rule *contains;
+    bool unique; /* all items differ */
     const object_rule *objects;
     const key_rule *keys;
     const required_list *required;
@@ -185,6 +192,11 @@ typedef struct alternative {
     const cset *prefix;
     uint32_t n_prefix;
     cset items;
+    const struct counted_items { /* NULL: any; else what items are that count, and those that do not, the last of all */
+        cset of, not_of;         /* behind the prefix */
+    } *counted;
+    uint32_t min_counted, max_counted;
+    const struct alternative *unique; /* what items are, which all differ: strings; NULL: they need not */
     const key_entry *keys; /* sorted */
     uint32_t n_keys, n_required;
     const pattern_entry *patterns;
@@ -201,6 +213,10 @@ typedef const alternative *node;
 node conj_nodes(wf_grammar *, const conj *); /* of all in the list */
 node cset_node(wf_grammar *, cset); /* NULL: no value at all */
 bool cset_empty(wf_grammar *, cset);
+/* Can an array end that has so many items, of which so many count? possible: has a set a value? */
+bool array_ends(wf_grammar *, const alternative *, uint32_t items, uint32_t counted,
+                bool (*possible)(wf_grammar *, cset));
+bool cset_possible(wf_grammar *, cset); /* not empty */
 
 /* ---- matches: match.c ----------------------------------------------------------------------------------- */
 
@@ -229,8 +245,10 @@ typedef struct frame {
     const alternative *of; /* NULL: of a rule, whose number is required_left, which goes on with the state in count */
     uint32_t count, required_left;
     const uint64_t *seen; /* keys of .keys */
-    const extra_key *extras;
-    re others;
+    const extra_key *extras; /* that came: keys that are not declared, items that must not come again */
+    re others;               /* of these keys, or items: all that are left */
+    uint32_t counted : 31;
+    uint32_t blind : 1; /* in masks: the last item that must not come again is not among the extras */
     const struct frame *up;
 } frame;
 
@@ -247,7 +265,7 @@ typedef struct thread {
     const alternative *of;
     const char *word;     /* what is left of it */
     const frame *up;
-    const char *key;       /* the bytes of a key that may be one that is not declared */
+    const char *key;       /* the bytes of a key that may be one that is not declared, or of an item that must be new */
     const int32_t *states; /* of such a key: of the patterns; NULL: there are none */
     char number[NUMBER_MAX];
 } thread;
@@ -301,6 +319,7 @@ struct wf_grammar {
         part *parts; /* sorted */
         uint32_t n;
         uint8_t state; /* 0: no node yet, 1: being made, 2: made */
+        bool ends, never; /* has a value that ends, as far as is known; has surely none */
         node made;
         uint32_t next;
     } *csets;

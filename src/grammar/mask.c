@@ -355,6 +355,36 @@ static void mask_key_pattern(wf_grammar *g, const wf_token_trie *t, const thread
     }
 }
 
+/* Of a key or an item that has come already, or a key that is declared, the tokens that end it are not those of others.
+ * Which text ends behind an escape is not seen here: no token that does is allowed. */
+static void mask_known(wf_grammar *g, const wf_token_trie *t, const thread *from, uint32_t *own)
+{
+    size_t words = (t->n_tokens + 31) / 32;
+    for (size_t i = 0; i < words; i++) own[i] &= ~t->escaped[i];
+    const extra_key *extra = from->up->extras;
+    for (uint32_t i = from->first; i < from->last || extra;) {
+        text_list key;
+        bool declared = i < from->last;
+        if (declared) key = from->of->keys[i++].key;
+        else key = (text_list){extra->text, extra->n}, extra = extra->before;
+        if (key.n < from->depth || (from->depth && memcmp(key.text, from->key, from->depth) != 0)) continue;
+        char *rest = grammar_hold(g, key.n + 1);
+        size_t len = key.n - from->depth;
+        memcpy(rest, key.text + from->depth, len);
+        rest[len] = '"';
+        uint32_t at = trie_find(&t->all, rest, len + 1);
+        if (at == UINT32_MAX) continue;
+        forbid(&t->all, at, own);
+        thread end = *from;
+        size_t n = 1;
+        for (size_t k = 0; k <= len && n; k++) {
+            n = threads_step(g, &end, 1, (unsigned char)rest[k]);
+            end = g->scratch[0];
+        }
+        mask_quote(g, &t->all, at, g->scratch, n, own);
+    }
+}
+
 /* A key that is not declared: as the text of a string, but for the tokens that end it as a key that has a pattern, is
  * declared, or was before. */
 static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *from, uint32_t *bits)
@@ -385,29 +415,7 @@ static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *f
             mask_quote(g, &t->all, quote, g->scratch, n, own);
         }
     }
-    for (size_t i = 0; i < words; i++) own[i] &= ~t->escaped[i];
-    const extra_key *extra = from->up->extras;
-    for (uint32_t i = from->first; i < from->last || extra;) {
-        text_list key;
-        bool declared = i < from->last;
-        if (declared) key = from->of->keys[i++].key;
-        else key = (text_list){extra->text, extra->n}, extra = extra->before;
-        if (key.n < from->depth || (from->depth && memcmp(key.text, from->key, from->depth) != 0)) continue;
-        char *rest = grammar_hold(g, key.n + 1);
-        size_t len = key.n - from->depth;
-        memcpy(rest, key.text + from->depth, len);
-        rest[len] = '"';
-        uint32_t at = trie_find(&t->all, rest, len + 1);
-        if (at == UINT32_MAX) continue;
-        forbid(&t->all, at, own);
-        thread end = *from;
-        size_t n = 1;
-        for (size_t k = 0; k <= len && n; k++) {
-            n = threads_step(g, &end, 1, (unsigned char)rest[k]);
-            end = g->scratch[0];
-        }
-        mask_quote(g, &t->all, at, g->scratch, n, own);
-    }
+    mask_known(g, t, from, own);
     for (size_t i = 0; i < words; i++) bits[i] |= own[i];
 }
 
@@ -473,9 +481,17 @@ static void mask(wf_match *m, const wf_token_trie *t, uint32_t *bits)
         thread after = thread_closed(one->up);
         if (text && alternative_free(one->of)) {
             uint32_t *own = grammar_hold(g, (t->n_tokens + 31) / 32 * sizeof *own);
+            if (one->key) {
+                frame *up = grammar_hold(g, sizeof *up);
+                *up = *one->up;
+                up->blind = true;
+                after.up = up;
+            }
             mask_free_string(g, t, one, &after, own);
+            if (one->key) mask_known(g, t, one, own);
             for (size_t k = 0; k < (t->n_tokens + 31) / 32; k++) bits[k] |= own[k];
-        } else if (text && !one->of->texts && n_patterns++ < FEW) mask_pattern(g, t, one->state, &after, bits);
+        } else if (text && !one->of->texts && !one->key && n_patterns++ < FEW)
+            mask_pattern(g, t, one->state, &after, bits);
         else if (clean && one->at == AT_KEY && one->open && one->depth + t->longest < MAX_KEY &&
                  (one->of->others == RE_ALL || keys_of_pattern(one->of)))
             mask_open_key(g, t, one, bits);

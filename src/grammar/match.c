@@ -21,7 +21,7 @@ static bool same_frames(const frame *a, const frame *b)
 {
     for (; a != b; a = a->up, b = b->up) {
         if (!a || !b || a->of != b->of || a->count != b->count || a->required_left != b->required_left ||
-            !same_extras(a->extras, b->extras)) return false;
+            a->others != b->others || a->counted != b->counted || a->blind != b->blind || !same_extras(a->extras, b->extras)) return false;
         if (a->of && a->of->type == T_OBJECT && a->of->n_keys &&
             memcmp(a->seen, b->seen, seen_words(a->of) * sizeof *a->seen) != 0)
             return false;
@@ -36,7 +36,7 @@ static bool same_thread(const thread *a, const thread *b)
         return false;
     if (a->blanks != b->blanks || a->first != b->first || a->last != b->last || a->word != b->word) return false;
     if (memcmp(a->number, b->number, a->n_number) != 0 || a->open != b->open) return false;
-    if (a->at == AT_KEY && a->open && a->depth && memcmp(a->key, b->key, a->depth) != 0) return false;
+    if ((a->at != AT_KEY || a->open) && a->key && b->key && a->depth && memcmp(a->key, b->key, a->depth) != 0) return false;
     return same_frames(a->up, b->up);
 }
 
@@ -64,18 +64,37 @@ static frame *frame_new(wf_grammar *g, const frame *like)
     return f;
 }
 
-static cset item_of(const alternative *a, uint32_t i) { return i < a->n_prefix ? a->prefix[i] : a->items; }
-
-static bool item_possible(wf_grammar *g, const frame *f)
+static cset item_of(const frame *f, bool counts)
 {
-    return f->count < f->of->max && !cset_empty(g, item_of(f->of, f->count));
+    const alternative *a = f->of;
+    uint32_t i = WF_MIN(f->count, a->n_prefix);
+    if (a->counted) return counts ? a->counted[i].of : a->counted[i].not_of;
+    return i < a->n_prefix ? a->prefix[i] : a->items;
 }
 
-static thread item_begin(wf_grammar *g, const frame *f)
+/* counts: as one that contains counts, of which no more are needed once there are enough. */
+static bool item_possible(wf_grammar *g, const frame *f, bool counts)
+{
+    const alternative *a = f->of;
+    if (f->count >= a->max || cset_empty(g, item_of(f, counts))) return false;
+    if (a->unique && re_state(g->pool, f->others) < 0) return false;
+    if (!a->counted) return true;
+    if (counts && (f->counted >= a->max_counted || (a->max_counted == RE_MANY && f->counted >= a->min_counted)))
+        return false;
+    return array_ends(g, a, f->count + 1, f->counted + counts, cset_possible);
+}
+
+static thread item_begin(wf_grammar *g, const frame *f, bool counts)
 {
     frame *in = frame_new(g, f);
-    in->count++;
-    return (thread){.at = AT_VALUE, .up = in, .value = item_of(f->of, f->count)};
+    in->count++, in->counted += counts;
+    return (thread){.at = AT_VALUE, .up = in, .value = item_of(f, counts)};
+}
+
+static bool list_may_close(const frame *f)
+{
+    const alternative *a = f->of;
+    return f->count >= a->min && (!a->counted || (f->counted >= a->min_counted && f->counted <= a->max_counted));
 }
 
 /* ---- texts of a list, keys of an object ----------------------------------------------------------------- */
@@ -160,6 +179,33 @@ static cset ended_key_value(wf_grammar *g, const thread *t)
     return other_key_value(g, t->of, matches);
 }
 
+static void byte_keep(wf_grammar *g, thread *t, unsigned char c)
+{
+    char *key = grammar_hold(g, t->depth + 1);
+    if (t->depth) memcpy(key, t->key, t->depth);
+    key[t->depth] = (char)c;
+    t->key = key;
+}
+
+static bool has_come(const frame *f, const thread *t)
+{
+    for (const extra_key *e = f->extras; e; e = e->before)
+        if (e->n == t->depth && !memcmp(e->text, t->key, e->n)) return true;
+    return false;
+}
+
+static void extra_add(wf_grammar *g, frame *f, const thread *t)
+{
+    extra_key *e = grammar_hold(g, sizeof *e);
+    *e = (extra_key){t->key, t->depth, f->extras};
+    f->extras = e;
+}
+
+static re text_left_out(wf_grammar *g, re of, const thread *t)
+{
+    return re_and(g->pool, of, re_texts_but(g->pool, re_literal(g->pool, t->key, t->depth)));
+}
+
 static void key_begin(wf_grammar *g, const thread *t)
 {
     const frame *f = t->up;
@@ -175,10 +221,7 @@ static bool key_byte(wf_grammar *g, thread *t, unsigned char c)
     if (t->first < t->last) narrow(&a->keys->key, sizeof *a->keys, t->depth, c, &t->first, &t->last);
     if (t->open) {
         if (t->depth >= MAX_KEY) return false;
-        char *key = grammar_hold(g, t->depth + 1);
-        if (t->depth) memcpy(key, t->key, t->depth);
-        key[t->depth] = (char)c;
-        t->key = key;
+        byte_keep(g, t, c);
         if (t->states) {
             int32_t *s = grammar_hold(g, a->n_patterns * sizeof *s);
             for (uint32_t i = 0; i < a->n_patterns; i++) s[i] = re_step(g->pool, t->states[i], c);
@@ -206,15 +249,11 @@ static void key_close(wf_grammar *g, const thread *t)
         next.value = a->keys[t->first].value;
     } else {
         if (!t->open || (f->others != RE_ALL && !re_accepts(g->pool, t->state))) return;
-        for (const extra_key *e = t->up->extras; e; e = e->before)
-            if (e->n == t->depth && !memcmp(e->text, t->key, e->n)) return;
+        if (has_come(t->up, t)) return;
         next.value = ended_key_value(g, t);
         if (cset_empty(g, next.value)) return;
-        extra_key *e = grammar_hold(g, sizeof *e);
-        *e = (extra_key){t->key, t->depth, t->up->extras};
-        f->extras = e;
-        if (a->finite)
-            f->others = re_and(g->pool, f->others, re_texts_but(g->pool, re_literal(g->pool, t->key, t->depth)));
+        extra_add(g, f, t);
+        if (a->finite) f->others = text_left_out(g, f->others, t);
     }
     next.up = f;
     emit(g, &next);
@@ -229,6 +268,11 @@ static bool string_byte(wf_grammar *g, thread *t, unsigned char c)
 {
     if (t->at == AT_KEY) return key_byte(g, t, c);
     const alternative *a = t->of;
+    if (t->key) { /* an item that must be new */
+        if (t->depth >= MAX_KEY) return false;
+        byte_keep(g, t, c);
+        t->depth++;
+    }
     if (a->texts) {
         narrow(a->texts, sizeof *a->texts, t->depth++, c, &t->first, &t->last);
         return t->first < t->last;
@@ -305,6 +349,13 @@ static void string_close(wf_grammar *g, const thread *t)
                                        : t->chars >= a->min;
     if (!ends) return;
     thread next = thread_closed(t->up);
+    if (t->key) {
+        if (t->up->blind || has_come(t->up, t)) return;
+        frame *f = frame_new(g, t->up);
+        if (alternative_free(a)) extra_add(g, f, t);
+        else f->others = text_left_out(g, f->others, t);
+        next.up = f;
+    }
     emit(g, &next);
 }
 
@@ -407,6 +458,13 @@ static bool raw_may_end(wf_grammar *g, const thread *t)
 
 static void value_begin(wf_grammar *g, const thread *t, unsigned char c)
 {
+    const alternative *unique = t->up ? t->up->of->unique : NULL;
+    if (unique) {
+        thread in = {.at = AT_STRING, .of = unique, .up = t->up, .key = ""};
+        in.state = alternative_free(unique) ? 0 : re_state(g->pool, t->up->others);
+        if (c == '"') emit(g, &in);
+        return;
+    }
     for (node a = cset_node(g, t->value); a; a = a->next) {
         thread in = {.of = a, .up = t->up};
         bool digit = c == '-' || (c >= '0' && c <= '9');
@@ -437,13 +495,15 @@ static void value_begin(wf_grammar *g, const thread *t, unsigned char c)
 static void list_step(wf_grammar *g, const thread *t, unsigned char c)
 {
     const frame *f = t->up;
-    thread next;
-    if (c == ']' && f->count >= f->of->min) {
-        next = thread_closed(f->up);
-        emit(g, &next);
-    } else if (t->at == AT_LIST_FIRST ? c != ']' && c != ',' : c == ',' && !t->blanks) {
-        if (!item_possible(g, f)) return;
-        next = item_begin(g, f);
+    if (c == ']') {
+        thread next = thread_closed(f->up);
+        if (list_may_close(f)) emit(g, &next);
+        return;
+    }
+    if (t->at == AT_LIST_FIRST ? c == ',' : c != ',' || t->blanks) return;
+    for (int counts = 0; counts <= (f->of->counted != NULL); counts++) {
+        if (!item_possible(g, f, counts)) continue;
+        thread next = item_begin(g, f, counts);
         if (t->at == AT_LIST_FIRST) value_begin(g, &next, c);
         else emit(g, &next);
     }
@@ -467,7 +527,7 @@ static void member_step(wf_grammar *g, const thread *t, unsigned char c)
 static bool blank_possible(const thread *t, unsigned char c, uint8_t *blanks)
 {
     bool next = t->at == AT_LIST_NEXT || t->at == AT_MEMBER_NEXT; /* then only the bracket may come */
-    if (t->at == AT_COLON || (next && (t->up->required_left || t->up->count < t->up->of->min))) return false;
+    if (t->at == AT_COLON || (next && (t->up->required_left || !list_may_close(t->up)))) return false;
     if (t->at == AT_VALUE && !t->up) return (*blanks)++ < 2;
     if (t->blanks == 0) *blanks = c == '\n' ? AFTER_LINE : 1;
     else ++*blanks;

@@ -80,7 +80,7 @@ class Format(serve.Unharmed):
         serve.at_once(6, one)
 
     def test_refused(self):
-        rows = [({"response_format": {"type": "json_schema", "json_schema": {"schema": {"contains": {"type": "null"}}}}}, "contains"),
+        rows = [({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"multipleOf": 2}}}}}, "multipleOf"),
                 ({"guided_json": {"type": "array", "uniqueItems": True}}, "uniqueItems"),
                 ({"guided_regex": "(a"}, "group"),
                 ({"guided_regex": 5}, "guided_regex"),

@@ -6,7 +6,7 @@
 
 enum { BYTES = 256, BLANKS = 128 /* tokens that begin with one */, STEPS = 250, WALKS = 40 };
 
-static const char *const more_tokens[] = {"{\"", "\":", "\",\"", "\"}", "null", "true", "0.0", "00", "12", "ab", "a\"", "\\u00", "\\\"", "]}",
+static const char *const more_tokens[] = {"{\"", "\":", "\",\"", "\"}", "null", "true", "0.0", "00", "12", "ab", "a\"", "a\",\"", "\",\"\",\"", "\\u00", "\\\"", "]}",
                                           "\n  ", ", ", "é", "\"a\":", "aa", "-1"};
 
 static const char *const schemas[] = {
@@ -38,6 +38,17 @@ static const char *const schemas[] = {
     "{'not':{'type':['object','array','number']}}",
     "{'$defs':{'t':{'type':'object','properties':{'n':{'anyOf':[{'$ref':'#/$defs/t'},{'type':'null'}]}},'required':['n'],'additionalProperties':false}},"
     "'$ref':'#/$defs/t'}",
+    "{'$defs':{'t':{'type':'object','properties':{'n':{'$ref':'#/$defs/t'}},'required':['n']}},'type':'object','properties':{'a':{'$ref':'#/$defs/t'},'b':{'type':'null'}},"
+    "'patternProperties':{'^c':{'$ref':'#/$defs/t'}},'additionalProperties':{'$ref':'#/$defs/t'}}",
+    "{'type':'array','contains':{'enum':[1,'a']},'minContains':2,'maxContains':3,'items':{'enum':[1,'a','b',null]},'maxItems':5}",
+    "{'type':'array','prefixItems':[{'enum':['a','b']},{}],'items':{'type':'null'},'contains':{'type':'string','maxLength':1},'minContains':2}",
+    "{'items':{'type':'boolean'},'contains':{'type':'array'}}",
+    "{'prefixItems':[{'const':1},{'const':1}],'contains':{'enum':[1,null]},'maxContains':1,'items':{'const':2}}",
+    "{'type':'array','items':{'type':'string'},'uniqueItems':true}",
+    "{'type':'array','items':{'enum':['a','ab','b']},'uniqueItems':true,'minItems':2}",
+    "{'type':'array','items':{'type':'string','pattern':'^(a|b+)$'},'uniqueItems':true,'minItems':3}",
+    "{'type':'array','items':{'type':'string','maxLength':2},'uniqueItems':true,'minItems':1}",
+    "{'type':'object','properties':{'a':{}},'unevaluatedProperties':{'type':'integer'},'required':['aa']}",
 };
 
 /* Rules, and texts: those that are whole, those that are not, up to a NULL each. */
