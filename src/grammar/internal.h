@@ -278,10 +278,18 @@ size_t threads_step(wf_grammar *, const thread *, size_t n, unsigned char c);
 size_t threads_reach(wf_grammar *, const thread *, size_t n);
 bool threads_may_end(wf_grammar *, const thread *, size_t n);
 thread thread_closed(const frame *up); /* behind a value */
+void thread_emit(wf_grammar *, const thread *); /* adds it to scratch, unless it is there */
+frame *frame_new(wf_grammar *, const frame *like);
+/* match_text.c */
+void step_string(wf_grammar *, const thread *, unsigned char c);
+void key_begin(wf_grammar *, const thread *);
+bool some_key_possible(wf_grammar *, const frame *, uint32_t first, uint32_t last); /* of those that are declared */
+bool other_key_possible(wf_grammar *, const frame *);
 /* What the value of a key that is not declared has to be; matches: of each pattern, whether the key has it; NULL: none
  * has. */
 cset other_key_value(wf_grammar *, const alternative *, const bool *matches);
 bool alternative_free(const alternative *); /* of strings: any text, of the right length */
+static inline uint32_t seen_words(const alternative *a) { return (a->n_keys + 63) / 64; }
 
 struct wf_match {
     wf_grammar *grammar;
