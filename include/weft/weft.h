@@ -537,7 +537,8 @@ typedef void (*weft_event_fn)(void *user, const struct weft_event *ev);
 enum weft_grammar {
     WEFT_GRAMMAR_NONE,   /* any text */
     WEFT_GRAMMAR_OBJECT, /* any JSON object */
-    WEFT_GRAMMAR_SCHEMA, /* JSON that a schema accepts */
+    WEFT_GRAMMAR_SCHEMA, /* JSON that a schema accepts; where it names properties, no others unless it says that they
+                            may be there */
     WEFT_GRAMMAR_REGEX,  /* text that a pattern of ECMA 262 matches as a whole */
     WEFT_GRAMMAR_CHOICE, /* one of a list of texts, which is JSON */
     WEFT_GRAMMAR_GBNF,   /* text of the rule `root` of a grammar, as llama.cpp has them */

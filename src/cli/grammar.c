@@ -51,7 +51,7 @@ static int check_line(const wf_opts *o, const char *text, size_t n, size_t numbe
     wf_text schema = {0}, out = {0};
     wf_json_put(&schema, wf_json_get(line, "schema"));
     const wf_json *name = wf_json_get(line, "name");
-    weft_status s = schema.failed ? WEFT_ERR_NOMEM : wf_grammar_schema(schema.data, schema.len, &g);
+    weft_status s = schema.failed ? WEFT_ERR_NOMEM : wf_grammar_schema(schema.data, schema.len, false, &g);
     wf_json_print(&out, "{'name':%s,'compiled':%hhd,'reason':%s,'accepted':[", wf_json_text(name), s == WEFT_OK,
                   s == WEFT_OK ? NULL : weft_last_error());
     t->schemas++, t->compiled += s == WEFT_OK;

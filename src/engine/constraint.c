@@ -32,8 +32,8 @@ static weft_status constraint_grammar(enum weft_grammar kind, const char *text, 
     *out = NULL;
     switch (kind) {
     case WEFT_GRAMMAR_NONE: return WEFT_OK;
-    case WEFT_GRAMMAR_OBJECT: return wf_grammar_schema(any_object, sizeof any_object - 1, out);
-    case WEFT_GRAMMAR_SCHEMA: return wf_grammar_schema(text, n, out);
+    case WEFT_GRAMMAR_OBJECT: return wf_grammar_schema(any_object, sizeof any_object - 1, false, out);
+    case WEFT_GRAMMAR_SCHEMA: return wf_grammar_schema(text, n, true, out);
     case WEFT_GRAMMAR_REGEX: return wf_grammar_regex(text, n, out);
     case WEFT_GRAMMAR_CHOICE: return constraint_choice(text, n, out);
     case WEFT_GRAMMAR_GBNF: return wf_grammar_gbnf(text, n, out);

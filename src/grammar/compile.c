@@ -180,7 +180,7 @@ static object_rule object_parts(wf_grammar *g, const wf_json *s)
     if (o.properties && o.properties->kind != WF_JSON_OBJECT) grammar_fail(g, "properties that is no object");
     if (o.patterns && o.patterns->kind != WF_JSON_OBJECT) grammar_fail(g, "patternProperties that is no object");
     if (!o.additional) o.additional = unevaluated(g, s, "unevaluatedProperties");
-    if (is_empty_schema(o.additional)) o.additional = NULL;
+    if ((o.open = is_empty_schema(o.additional))) o.additional = NULL;
     return o;
 }
 
@@ -240,7 +240,7 @@ static conj *conj_without(wf_grammar *g, const wf_json *name)
 static void conj_objects(wf_grammar *g, const wf_json *s, conj *c)
 {
     object_rule o = object_parts(g, s);
-    if (o.properties || o.patterns || o.additional) {
+    if (o.properties || o.patterns || o.additional || o.open) {
         object_rule *rule = grammar_take(g, sizeof *rule);
         *rule = o;
         c->objects = rule;

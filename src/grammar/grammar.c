@@ -253,11 +253,22 @@ static re patterns_united(wf_grammar *g, const alternative *a, uint32_t rule)
     return out;
 }
 
+/* Are other keys than those that are named left out, though the schema does not say so? */
+static bool is_closed(const wf_grammar *g, const conj *c)
+{
+    bool named = false, open = false;
+    for (const object_rule *r = c->objects; r; r = r->next) {
+        named |= r->properties != NULL;
+        open |= r->open || r->additional;
+    }
+    return g->closed && named && !open;
+}
+
 /* The keys that are possible without being declared: all that have a value, so that none is begun that cannot end. */
-static void others_of(wf_grammar *g, const conj *c, alternative *a)
+static void others_of(wf_grammar *g, const conj *c, alternative *a, bool closed)
 {
     re_pool *p = g->pool;
-    re others = c->names;
+    re others = closed ? re_and(p, c->names, patterns_united(g, a, UINT32_MAX)) : c->names;
     for (uint32_t r = 0; r < a->n_rules; r++)
         if (a->additional_of[r] != PART_NONE && cset_empty(g, cset_of_one(g, a->additional_of[r])))
             others = re_and(p, others, patterns_united(g, a, r));
@@ -287,12 +298,12 @@ static node node_object(wf_grammar *g, const conj *c, node next)
         if (cset_empty(g, keys[i].value)) return next;
     }
     a->keys = keys;
-    others_of(g, c, a);
     if (a->n_required > a->max) return next;
-    if (a->min <= a->n_required || re_some(g->pool, a->others)) return a;
-    uint32_t possible = 0; /* are there enough keys? */
-    for (uint32_t i = 0; i < a->n_keys; i++) possible += !cset_empty(g, keys[i].value);
-    return possible < a->min ? next : a;
+    uint32_t possible = a->n_required; /* are there enough keys? */
+    for (uint32_t i = 0; a->min > a->n_required && i < a->n_keys; i++)
+        possible += !keys[i].required && !cset_empty(g, keys[i].value);
+    others_of(g, c, a, possible >= a->min && is_closed(g, c));
+    return possible < a->min && !re_some(g->pool, a->others) ? next : a;
 }
 
 node conj_nodes(wf_grammar *g, const conj *c)
@@ -441,7 +452,7 @@ static void schema_compile(wf_grammar *g)
     }
 }
 
-weft_status wf_grammar_schema(const char *schema, size_t n, wf_grammar **out)
+weft_status wf_grammar_schema(const char *schema, size_t n, bool closed, wf_grammar **out)
 {
     wf_grammar *g;
     *out = NULL;
@@ -455,6 +466,7 @@ weft_status wf_grammar_schema(const char *schema, size_t n, wf_grammar **out)
         return s;
     }
     g->docs[g->n_docs++] = doc;
+    g->closed = closed;
     GRAMMAR_ENTER(g, schema_compile(g));
     return grammar_made(g, "the schema", out);
 }

@@ -21,7 +21,9 @@ typedef struct wf_grammar wf_grammar;
 typedef struct wf_match wf_match;
 typedef struct wf_token_trie wf_token_trie;
 
-weft_status wf_grammar_schema(const char *schema, size_t n, wf_grammar **out);
+/* closed: objects whose schema names properties have no others, unless it says by additionalProperties that they may.
+ * A model that may write any key tends to go on with them. */
+weft_status wf_grammar_schema(const char *schema, size_t n, bool closed, wf_grammar **out);
 weft_status wf_grammar_regex(const char *pattern, size_t n, wf_grammar **out); /* of the whole answer */
 weft_status wf_grammar_choice(const wf_slice *texts, size_t n, wf_grammar **out);
 weft_status wf_grammar_gbnf(const char *text, size_t n, wf_grammar **out); /* the format of llama.cpp */

@@ -112,6 +112,7 @@ typedef struct key_rule { /* a key, if it is there, has this value too */
 } key_rule;
 typedef struct object_rule { /* one schema's properties, patternProperties and additionalProperties */
     const wf_json *properties, *patterns, *additional; /* NULL: none */
+    bool open; /* it says that any other keys may be there */
     const struct object_rule *next;
 } object_rule;
 typedef struct array_rule { /* one schema's prefixItems and items */
@@ -308,6 +309,7 @@ struct wf_grammar {
     wf_json **docs; /* the schema, and what was written for constants */
     size_t n_docs, cap_docs;
     bool old_refs; /* drafts before 2019-09: nothing counts beside $ref */
+    bool closed;   /* objects whose properties are named have no others, unless the schema says that they may */
     bool raw;      /* no JSON: the answer is a text of the pattern, or of rules */
     re raw_pattern;
     int32_t raw_begin, raw_end; /* states: of an answer's begin, and where nothing follows in a rule */

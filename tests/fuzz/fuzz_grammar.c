@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *lines = malloc(n + 1);
     CHECK(lines);
     for (size_t i = 0; i < n; i++) lines[i] = schema[i] == ';' ? '\n' : schema[i];
-    weft_status s = rules ? wf_grammar_gbnf(lines, n, &g) : exact ? wf_grammar_regex(schema, n, &g) : wf_grammar_schema(schema, n, &g);
+    weft_status s = rules ? wf_grammar_gbnf(lines, n, &g) : exact ? wf_grammar_regex(schema, n, &g) : wf_grammar_schema(schema, n, data[0] & 4, &g);
     free(lines);
     if (s != WEFT_OK) return 0;
     const char *text = end + 1;

@@ -47,6 +47,12 @@ class Format(serve.Unharmed):
         events = self.s.stream(max_tokens=300, guided_json=PERSON, temperature=1)
         self.person("".join(e["choices"][0]["text"] for e in events))
 
+    def test_no_other_keys(self):
+        """Where properties have names: a model that may write any goes on with them."""
+        for more in ({}, {"patternProperties": {"^p$": {"type": "null"}}}, {"required": ["n"]}):
+            got = json.loads(self.draw(guided_json={"type": "object", "properties": {"n": {"enum": [1, 2]}}, **more}, max_tokens=400))
+            self.assertLessEqual(set(got), {"n", "p"})
+
     def test_any_object(self):
         for fields in ({"response_format": {"type": "json_object"}}, {"guided_json_object": True}, {"guided_json": {"type": "object"}}):
             r = self.s.complete(max_tokens=60, temperature=1, seed=3, **fields)
@@ -110,7 +116,7 @@ class Calls(serve.TestCase):
 
     def test_calls_that_have_to_come(self):
         """What is cut is text, as it came."""
-        small = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
+        small = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}
         tools = [{"type": "function", "function": {"name": n, "parameters": small}} for n in ("put", "get")]
         fields = {"tools": tools, "temperature": 1, "max_tokens": 400, "parallel_tool_calls": False}
         for choice, names in (("required", {"put", "get"}), ({"type": "function", "function": {"name": "get"}}, {"get"})):

@@ -179,18 +179,65 @@ static void walk(wf_grammar *g, const char *schema, uint64_t seed)
     wf_match_free(m);
 }
 
+static size_t quoted(const char *text, char out[512])
+{
+    size_t n = 0;
+    for (const char *p = text; *p; p++) out[n++] = *p == '\'' ? '"' : *p;
+    out[n] = 0;
+    return n;
+}
+
 static void no_dead_ends(void **state)
 {
-    for (size_t i = 0; i < WF_LEN(schemas); i++) {
+    for (size_t i = 0; i < 2 * WF_LEN(schemas); i++) {
         char schema[512];
         wf_grammar *g;
-        size_t n = 0;
-        for (const char *p = schemas[i]; *p; p++) schema[n++] = *p == '\'' ? '"' : *p;
-        schema[n] = 0;
-        if (wf_grammar_schema(schema, n, &g)) fail_msg("%s: %s", schema, weft_last_error());
-        for (uint64_t seed = 0; seed < WALKS; seed++) walk(g, schema, seed + 1000 * i);
+        size_t n = quoted(schemas[i / 2], schema);
+        if (wf_grammar_schema(schema, n, i % 2, &g)) fail_msg("%s: %s", schema, weft_last_error());
+        for (uint64_t seed = 0; seed < WALKS; seed++) walk(g, schema, seed + 1000 * (i / 2));
         wf_grammar_free(g);
     }
+}
+
+/* Which keys stay of those that no schema names. */
+static void closed_objects(void **state)
+{
+    static const struct {
+        const char *schema, *text;
+        bool stays;
+    } rows[] = {
+        {"{'properties':{'a':{}}}", "{'a':1}", true},
+        {"{'properties':{'a':{}}}", "{'a':1,'b':2}", false},
+        {"{'properties':{}}", "{'b':2}", false},
+        {"{'type':'object'}", "{'b':2}", true},
+        {"{'properties':{'a':{}},'additionalProperties':true}", "{'b':2}", true},
+        {"{'properties':{'a':{}},'additionalProperties':{'type':'integer'}}", "{'b':2}", true},
+        {"{'properties':{'a':{}},'patternProperties':{'^b':{}}}", "{'bb':2}", true},
+        {"{'properties':{'a':{}},'patternProperties':{'^b':{}}}", "{'c':2}", false},
+        {"{'properties':{'a':{}},'required':['b']}", "{'b':2}", true},
+        {"{'properties':{'a':{}},'minProperties':2}", "{'a':1,'b':2}", true},
+        {"{'properties':{'a':false,'b':{}},'minProperties':2}", "{'b':1,'c':2}", true},
+        {"{'allOf':[{'properties':{'a':{}}},{'properties':{'b':{}}}]}", "{'a':1,'b':2}", true},
+        {"{'allOf':[{'properties':{'a':{}}},{'additionalProperties':true}]}", "{'c':1}", true},
+        {"{'properties':{'a':{'properties':{'b':{}}}}}", "{'a':{'c':1}}", false},
+        {"{'oneOf':[{'properties':{'a':{'type':'null'}},'required':['a']},{'required':['b'],'properties':{'b':{}}}]}", "{'a':null}", true},
+    };
+    for (size_t i = 0; i < 2 * WF_LEN(rows); i++) {
+        char schema[512], text[512];
+        wf_grammar *g;
+        wf_match *m;
+        assert_ok(wf_grammar_schema(schema, quoted(rows[i / 2].schema, schema), i % 2, &g));
+        assert_ok(wf_match_new(g, &m));
+        bool reads = wf_match_read(m, text, quoted(rows[i / 2].text, text)) == WEFT_OK && wf_match_may_end(m);
+        if (reads != (rows[i / 2].stays || i % 2 == 0)) fail_msg("%s, closed %zu: %s", schema, i % 2, text);
+        wf_match_free(m);
+        wf_grammar_free(g);
+    }
+}
+
+static weft_status closed_schema(const char *schema, size_t n, wf_grammar **out)
+{
+    return wf_grammar_schema(schema, n, true, out);
 }
 
 /* What a stranger may send ends with an error, and soon. */
@@ -220,7 +267,7 @@ static void hostile(void **state)
         wf_text_add(&t, rows[i].begin, strlen(rows[i].begin));
         for (size_t k = 0; k < rows[i].times; k++) wf_text_add(&t, rows[i].one, strlen(rows[i].one));
         wf_text_add(&t, rows[i].end, strlen(rows[i].end));
-        weft_status (*const compile[])(const char *, size_t, wf_grammar **) = {wf_grammar_schema, wf_grammar_regex, wf_grammar_gbnf};
+        weft_status (*const compile[])(const char *, size_t, wf_grammar **) = {closed_schema, wf_grammar_regex, wf_grammar_gbnf};
         (void)compile[rows[i].kind](t.data, t.len, &g);
         uint32_t bits[WF_LEN(tokens.all) / 32 + 1];
         wf_match *m = NULL;
@@ -234,4 +281,4 @@ static void hostile(void **state)
     }
 }
 
-SUITE(grammar, begin, end, CASE(no_dead_ends), CASE(rules), CASE(hostile))
+SUITE(grammar, begin, end, CASE(no_dead_ends), CASE(closed_objects), CASE(rules), CASE(hostile))
