@@ -585,7 +585,8 @@ struct weft_request_params {
     const char *grammar_text;    /* the schema, pattern, list or rules, of grammar_len bytes; 0: up to its zero byte */
     size_t grammar_len;
     const char *grammar_after;   /* the answer is free up to this text, such as the end of thoughts; NULL: not at all */
-    uint64_t reserved[3];
+    const char *grammar_unless;  /* one that begins with this text, such as a call of a tool, is free; NULL: none is */
+    uint64_t reserved[2];
 };
 
 /* Queues a request and returns at once; the queue has no limit. Copies everything it needs from p. *out stays valid

@@ -45,6 +45,8 @@ typedef struct wf_call_kind {
 /* Of these markers: NULL behind the last one. */
 #define WF_CALL_MARKERS 12
 void wf_call_markers(const wf_call_kind *k, const char *out[WF_CALL_MARKERS + 1]);
+/* What the first call begins with; NULL: nothing that tells it from other text. */
+const char *wf_call_begin(const wf_call_kind *k);
 /* NULL: there is none of this name. */
 const wf_call_kind *wf_call_kind_named(const char *name);
 /* Their names, as they stand in the table, with commas. */

@@ -91,6 +91,11 @@ void wf_call_markers(const wf_call_kind *k, const char *out[WF_CALL_MARKERS + 1]
     out[n] = NULL;
 }
 
+const char *wf_call_begin(const wf_call_kind *k)
+{
+    return k->channels || (k->bare && !*k->bare) ? NULL : k->wrap[0] ? k->wrap[0] : k->open;
+}
+
 const wf_call_kind *wf_call_kind_named(const char *name)
 {
     for (size_t i = 0; i < WF_LEN(kinds); i++)

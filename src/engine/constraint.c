@@ -79,6 +79,7 @@ weft_status wf_constraint_init(wf_constraint *c, const struct weft_model *m, con
     WF_TRY(wf_match_new(c->grammar, &c->match));
     WF_TRY(constraint_tokens(m, &c->tokens));
     if (p->grammar_after && *p->grammar_after && !(c->after = wf_strdup(p->grammar_after))) return WEFT_ERR_NOMEM;
+    if (p->grammar_unless && *p->grammar_unless && !(c->unless = wf_strdup(p->grammar_unless))) return WEFT_ERR_NOMEM;
     c->n_vocab = m->hp.n_vocab;
     c->tokenizer = m->tokenizer;
     c->allowed = wf_calloc(c->n_vocab / 32 + 1, sizeof *c->allowed);
@@ -97,13 +98,42 @@ void wf_constraint_free(wf_constraint *c)
     free(c->allowed);
     free(c->ends);
     free(c->after);
+    free(c->unless);
+}
+
+static const char blanks[] = " \n\t\r";
+static bool is_blank(char c) { return c && strchr(blanks, c); }
+
+/* What a token says, in buf, or in memory that is to be freed; NULL: there is none. */
+static char *constraint_piece(const wf_constraint *c, int32_t id, char buf[256], size_t *n)
+{
+    char *piece = buf;
+    *n = wf_token_piece(c->tokenizer, id, 0, buf, 256);
+    if (*n > 256 && (piece = malloc(*n))) wf_token_piece(c->tokenizer, id, 0, piece, *n);
+    return piece;
+}
+
+/* Tokens with which an answer may still become one that is free, control tokens among them. */
+static void allow_unless(wf_constraint *c)
+{
+    const char *rest = c->unless + c->n_unless;
+    size_t len = strlen(rest);
+    for (uint32_t i = 0; i < wf_token_count(c->tokenizer); i++) {
+        char buf[256];
+        size_t n = wf_token_piece(c->tokenizer, (int32_t)i, 0, buf, sizeof buf), at = 0;
+        while (!c->n_unless && at < WF_MIN(n, sizeof buf) && is_blank(buf[at])) at++;
+        if (n <= sizeof buf && at < n && !memcmp(buf + at, rest, WF_MIN(n - at, len)))
+            c->allowed[i / 32] |= 1u << (i % 32);
+    }
 }
 
 weft_status wf_constraint_mask(wf_constraint *c)
 {
-    WF_TRY(wf_match_mask(c->match, c->tokens, c->allowed));
-    if (wf_match_may_end(c->match))
+    if (c->only_unless) memset(c->allowed, 0, (c->n_vocab / 32 + 1) * sizeof *c->allowed);
+    else WF_TRY(wf_match_mask(c->match, c->tokens, c->allowed));
+    if (!c->only_unless && wf_match_may_end(c->match))
         for (size_t i = 0; i < c->n_ends; i++) c->allowed[c->ends[i] / 32] |= 1u << (c->ends[i] % 32);
+    if (c->unless) allow_unless(c);
     for (uint32_t i = 0; i < (c->n_vocab + 31) / 32; i++)
         if (c->allowed[i]) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED, "the vocabulary has no token with which the answer can go on");
@@ -130,18 +160,29 @@ static const char *constraint_wait(wf_constraint *c, const char *piece, size_t *
     return piece;
 }
 
+/* Bytes of an answer that may be free: it is, or cannot be any more, or more of them tell. */
+static void constraint_unless(wf_constraint *c, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n && c->unless && !c->is_free; i++) {
+        if (!c->n_unless && is_blank(bytes[i])) continue;
+        if (bytes[i] == c->unless[c->n_unless]) c->is_free = !c->unless[++c->n_unless];
+        else free(c->unless), c->unless = NULL;
+    }
+}
+
 weft_status wf_constraint_token(wf_constraint *c, int32_t id)
 {
-    char buf[256], *piece = buf;
-    size_t n = wf_token_piece(c->tokenizer, id, 0, buf, sizeof buf);
-    if (n > sizeof buf) {
-        if (!(piece = malloc(n))) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a token");
-        wf_token_piece(c->tokenizer, id, 0, piece, n);
-    }
+    char buf[256];
+    size_t n;
+    if (c->is_free) return WEFT_OK;
+    char *piece = constraint_piece(c, id, buf, &n);
+    if (!piece) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a token");
     bool waits = c->after;
     const char *rest = waits ? constraint_wait(c, piece, &n) : piece;
-    for (; waits && n && strchr(" \n\t\r", *rest) && *rest; rest++) n--; /* what ends the line of the thoughts */
-    weft_status s = n ? wf_match_read(c->match, rest, n) : WEFT_OK;
+    for (; waits && n && is_blank(*rest); rest++) n--; /* what ends the line of the thoughts */
+    constraint_unless(c, rest, n);
+    weft_status s = n && !c->is_free && !c->only_unless ? wf_match_read(c->match, rest, n) : WEFT_OK;
+    if (s == WEFT_ERR_ARG && c->unless && c->n_unless) c->only_unless = true, s = WEFT_OK;
     if (piece != buf) free(piece);
     return s;
 }

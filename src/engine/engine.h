@@ -75,10 +75,18 @@ typedef struct wf_constraint {
     uint32_t n_vocab;
     char *after;    /* the grammar begins behind it; NULL: it has begun */
     size_t n_after; /* bytes of it that have come */
+    char *unless;   /* an answer that begins so is free; NULL: this one does not */
+    size_t n_unless;
+    bool only_unless; /* nothing else can become of what has come */
+    bool is_free;
 } wf_constraint;
 weft_status wf_constraint_init(wf_constraint *, const struct weft_model *, const struct weft_request_params *);
 void wf_constraint_free(wf_constraint *);
-static inline bool wf_constraint_begun(const wf_constraint *c) { return c->grammar && !c->after; }
+static inline bool wf_constraint_begun(const wf_constraint *c) { return c->grammar && !c->after && !c->is_free; }
+static inline bool wf_constraint_over(const wf_constraint *c)
+{
+    return wf_constraint_begun(c) && !c->only_unless && wf_match_over(c->match);
+}
 weft_status wf_constraint_mask(wf_constraint *);             /* fills allowed */
 weft_status wf_constraint_token(wf_constraint *, int32_t id); /* one that came */
 

@@ -95,7 +95,8 @@ static weft_status copy_params(struct weft_request *r, const struct weft_request
                            r->engine->model->hp.n_vocab - 1);
     r->p = *p;
     r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL,
-        r->p.show_ids = NULL, r->p.chat = NULL, r->p.grammar_text = NULL, r->p.grammar_after = NULL;
+        r->p.show_ids = NULL, r->p.chat = NULL, r->p.grammar_text = NULL, r->p.grammar_after = NULL,
+        r->p.grammar_unless = NULL;
     r->p.ignore_eos &= !p->grammar; /* what is complete ends */
     WF_TRY(wf_constraint_init(&r->constraint, r->engine->model, p));
     if (p->pull) WF_TRY(wf_events_create(&r->events));
@@ -407,7 +408,7 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t sampl
     if (s == WEFT_OK && r->constraint.grammar) s = wf_constraint_token(&r->constraint, id);
     if (s == WEFT_OK) s = emit_token(r, id, logits);
     if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
-    else if (r->stop.found || (wf_constraint_begun(&r->constraint) && wf_match_over(r->constraint.match)))
+    else if (r->stop.found || wf_constraint_over(&r->constraint))
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
     else if (r->p.max_tokens && q->n_tokens - r->n_prompt == r->p.max_tokens)
         wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");

@@ -23,6 +23,7 @@ ANSWERS = {
     "E": [BAD + " or " + OPEN + G + SHUT],
     "M": [MISTRAL + "[" + F + "]"],
     "L": [OPEN + G],
+    "X": ["<tool_ca"],
     "G": ["Sure.", GEMMA, GEMMA_CALL, GEMMA_END],
     "Q": ["Sure.\n" + OPEN + "\n<function=f>\n<parameter=n>\n5\n</parameter>\n<parameter=s>\n5\n</parameter>\n</function>\n" + SHUT],
 }
@@ -128,6 +129,16 @@ class Hermes(Case):
         self.check("B", text, [], tools=None)
         self.check("B", text, [], tool_choice="none")
         self.check("A", "\n" + F + "\n", [], tools=None)  # control tokens are hidden, as ever
+
+    def test_beside_a_format(self):
+        """A call comes as ever; another answer keeps to the format, also one that begins as calls do."""
+        beside = {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, 2]}}}}
+        self.check("A", None, [F_CALL], **beside)
+        self.check("L", None, [G_CALL], **beside)
+        for letter in "BCM":
+            self.assertIn(json.loads(plain(self.ask(letter, **beside)["choices"][0]["message"])[0]), (1, 2))
+        self.check("X", "<tool_ca", [], guided_choice=["<tool_ca", "a"])
+        self.check("A", None, [F_CALL], guided_choice=["<tool_ca", "a"])
 
     def test_one_call(self):
         self.check("B", "Let me see.\n", [F_CALL], parallel_tool_calls=False)
@@ -263,6 +274,7 @@ class Off(Case):
     def test_text(self):
         for letter in "BDM":
             self.check(letter, "".join(ANSWERS[letter]), [])
+        self.assertIn(plain(self.ask("A", guided_choice=["yes", "no"])["choices"][0]["message"]), (("yes", []), ("no", [])))
 
     def test_unknown_name(self):
         p = subprocess.run(Server.command("-m", self.path, "--tool-call-parser", "frob"), capture_output=True, text=True, timeout=serve.PATIENCE)

@@ -115,10 +115,12 @@ bool wf_format_read(const wf_json *body, wf_params *p, wf_http_error *r)
 bool wf_format_begin(wf_params *p, wf_http_error *r)
 {
     if (!p->grammar) return true;
-    if (p->tools && !p->required)
+    const wf_call_kind *calls = p->tools && !p->required && p->calls ? p->calls->calls : NULL;
+    p->grammar_unless = calls ? wf_call_begin(calls) : NULL;
+    if (calls && !p->grammar_unless)
         return wf_refuse(r, WF_UNSUPPORTED, "response_format",
-                         "a format of the answer is not supported beside tools that may be called: leave one of them "
-                         "out, or send tool_choice \"none\"");
+                         "a format of the answer is not supported beside tools that may be called: this model does not "
+                         "mark calls. Leave one of them out, or send tool_choice \"none\"");
     if (p->continues)
         return wf_refuse(r, WF_UNSUPPORTED, "response_format",
                          "a format of the answer is not supported where it goes on with the last message");
@@ -153,9 +155,7 @@ bool wf_format_calls(const wf_json *tools, const char *name, wf_params *p, wf_ht
     enum { MOST = 16 }; /* in one answer, so that it ends */
     wf_text *out = &p->grammar_text;
     size_t number = 0;
-    if (p->grammar)
-        return wf_refuse(r, 400, "tool_choice",
-                         "tool_choice that asks for a call and a format of the answer exclude each other: send one");
+    out->len = 0; /* a format is for answers that are no calls */
     p->grammar = WEFT_GRAMMAR_SCHEMA;
     p->required = true;
     wf_json_print(out, "{'type':'array','minItems':1,'maxItems':%d,'items':{'anyOf':[", p->one_call || name ? 1 : MOST);

@@ -72,7 +72,7 @@ typedef struct wf_params {
     wf_text tool_types; /* as tool_types.h has them */
     enum weft_grammar grammar; /* what the answer has to be */
     wf_text grammar_text;
-    const char *grammar_after; /* it is free up to this text; NULL: not at all */
+    const char *grammar_after, *grammar_unless; /* it is free up to this, or where it begins so; NULL: not at all */
     uint64_t cache_salt;
     char **stop;
     int32_t *stop_ids;

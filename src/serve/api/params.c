@@ -458,6 +458,7 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
                                         .grammar_text = p->grammar_text.data,
                                         .grammar_len = p->grammar_text.len,
                                         .grammar_after = p->grammar_after,
+                                        .grammar_unless = p->grammar_unless,
                                         .logprobs = logprobs,
                                         .n_top = (uint32_t)(logprobs ? top : 0),
                                         .prompt_logprobs = logprobs && p->echo,
