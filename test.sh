@@ -4,7 +4,7 @@
 #   ./test.sh               every kind of check, at most 40 minutes on 2 cores, as continuous integration runs it (`--all` is the same): a test runs in one build,
 #                           and tests that take long run a third of their cases where nothing that they test has changed
 #   ./test.sh --long        all cases of all tests, with published models, fuzzing for an hour each, soaks of half an hour and an hour, and images of containers
-#   ./test.sh asan fuzz     only these stages: plain, asan, tsan, fuzz, and real, published models, which are fetched (350 MB) and stay in build-test/real
+#   ./test.sh asan fuzz     only these stages: plain, asan, tsan, fuzz, and real, published models and Python clients, which are fetched and stay in build-test/real (1.3 GB)
 #   ./test.sh quick NAME... while one writes: builds what the tests need whose names have one of these words, and runs them up to the first that fails
 #
 # Which cases a run has follows from the commit, and is printed; WEFT_TEST_TURN=N in the environment chooses them instead, and WEFT_TEST_BASE=COMMIT says since
