@@ -101,6 +101,11 @@ static int read_prompt(const wf_opts *o, char **text, size_t *len)
     return rc;
 }
 
+static weft_status compile_schema(const char *text, size_t n, wf_grammar **out)
+{
+    return wf_grammar_schema(text, n, true, out);
+}
+
 /* Reads what answers are kept to. One that cannot be kept to is refused before any model is opened. */
 static int read_format(wf_opts *o)
 {
@@ -108,7 +113,7 @@ static int read_format(wf_opts *o)
         const char *option, *file, *text;
         enum weft_grammar kind;
         weft_status (*compile)(const char *, size_t, wf_grammar **);
-    } ways[] = {{"--json-schema", o->format.schema, NULL, WEFT_GRAMMAR_SCHEMA, wf_grammar_schema},
+    } ways[] = {{"--json-schema", o->format.schema, NULL, WEFT_GRAMMAR_SCHEMA, compile_schema},
                 {"--grammar", o->format.grammar, NULL, WEFT_GRAMMAR_GBNF, wf_grammar_gbnf},
                 {"--regex", NULL, o->format.regex, WEFT_GRAMMAR_REGEX, wf_grammar_regex}};
     size_t i = 0;

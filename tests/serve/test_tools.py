@@ -152,7 +152,7 @@ class Tools(Case):
         tools = [function()]
         for choice in (5, "frob", {}, [], {"type": "function"}, {"type": "function", "function": {}}, {"type": "function", "function": {"name": "g"}}):
             self.refused(self.s.chat(tools=tools, tool_choice=choice), 400, "tool_choice")
-        self.refused(self.s.chat(tools=[function(parameters={"contains": {}})], tool_choice="required"), 400, code="not_supported")
+        self.refused(self.s.chat(tools=[function(parameters={"uniqueItems": True})], tool_choice="required"), 400, code="not_supported")
         self.refused(self.s.chat(tool_choice="required"), 400, "tool_choice")
         self.refused(self.s.chat(tools=tools, parallel_tool_calls="no"), 400, "parallel_tool_calls")
         self.refused(self.s.complete(tools=tools), 400, "tools")
