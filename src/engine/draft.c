@@ -33,7 +33,10 @@ static uint32_t most_drafts(const struct weft_engine *e, const struct weft_reque
 
 void wf_draft_guess(struct weft_engine *e, struct weft_request *r)
 {
+    enum { SELDOM = 8 };
     wf_draft *d = &r->draft;
+    d->n = 0;
+    if (!e->drafts_pay && r->seq.n_tokens % SELDOM) return; /* enough to see whether they would */
     d->n = !e->draft_tokens || r->seq.all_logits ? 0 : look_up(r->tokens, r->seq.n_tokens, most_drafts(e, r));
     d->known += ((d->n > 0) - d->known) / 16;
 }
@@ -58,6 +61,13 @@ void wf_draft_timed(struct weft_engine *e, uint32_t rows, bool waits, uint64_t n
     wf_draft_cost *c = &e->draft_costs[waits][bucket_of(rows)];
     c->ns += ((double)ns - c->ns) / (c->ns > 0 ? 8 : 1);
     c->step = e->stats.steps;
+}
+
+/* What a step of n sequences takes without guesses: beside the next one, or, where there never is one, alone. */
+static double plain_cost_of(const struct weft_engine *e, uint32_t n)
+{
+    const wf_draft_cost *c = &e->draft_costs[false][bucket_of(n)];
+    return c->ns > 0 ? c->ns : e->draft_costs[true][bucket_of(n)].ns;
 }
 
 /* What a step of so many rows takes for which the host waits. One that was not seen for long is taken for as fast as
@@ -96,7 +106,7 @@ static uint32_t best_number(const struct weft_engine *e, bool known)
             rows += 1 + part * most;
             tokens += 1 + part * gain_of(&r->draft, most);
         }
-        double ns = k ? cost_of(e, (uint32_t)(rows + 0.5)) : e->draft_costs[false][bucket_of(n)].ns;
+        double ns = k ? cost_of(e, (uint32_t)(rows + 0.5)) : plain_cost_of(e, n);
         if (!(ns > 0)) return 0;
         if (!k) plain = best = tokens / ns * GAIN_LEAST;
         else if (tokens / ns > best) best = tokens / ns, number = k;
@@ -104,15 +114,19 @@ static uint32_t best_number(const struct weft_engine *e, bool known)
     return best > plain ? number : 0;
 }
 
-bool wf_draft_pays(const struct weft_engine *e)
+/* Now and then steps run without guesses, which shows what these take. */
+bool wf_draft_pays(struct weft_engine *e)
 {
-    return e->draft_tokens && e->live && (e->draft_always || best_number(e, false));
+    enum { PLAIN_STEPS = 4 };
+    if (!e->draft_tokens || !e->live) return false;
+    e->drafts_pay = e->draft_always || (e->stats.steps % AGE_MOST >= PLAIN_STEPS && best_number(e, false));
+    return e->drafts_pay;
 }
 
 void wf_draft_choose(struct weft_engine *e)
 {
     for (struct weft_request *r = e->live; r; r = r->next) r->seq.n_drafts = 0;
-    if (!e->draft_tokens) return;
+    if (!wf_draft_pays(e)) return;
     uint32_t n = e->draft_always ? e->draft_tokens : best_number(e, true);
     for (struct weft_request *r = e->live; r; r = r->next)
         if (!r->seq.n_pending) r->seq.n_drafts = WF_MIN(n, r->draft.n);

@@ -170,6 +170,7 @@ struct weft_engine {
     uint32_t step_ms;
     uint32_t draft_tokens; /* most guesses of a sequence; 0: none */
     bool draft_always;     /* also where they do not pay */
+    bool drafts_pay;       /* as it was found last */
     wf_draft_cost draft_costs[2][WF_DRAFT_BUCKETS]; /* by rows: of steps beside others, and of steps alone */
     /* a ring; the n_in_flight steps from steps[oldest_step % WF_EXEC_DEPTH] on are in flight */
     wf_step steps[WF_EXEC_DEPTH];
@@ -215,7 +216,7 @@ uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, boo
 /* draft.c: used by the engine's thread. */
 void wf_draft_guess(struct weft_engine *e, struct weft_request *r); /* after its last token is known */
 void wf_draft_seen(struct weft_request *r, bool right);             /* the token for which there was a guess */
-bool wf_draft_pays(const struct weft_engine *e); /* would steps with guesses give more, though each is waited for? */
+bool wf_draft_pays(struct weft_engine *e); /* would steps with guesses give more, though each is waited for? */
 void wf_draft_choose(struct weft_engine *e);     /* how many guesses the next step verifies: sets n_drafts */
 /* A step of decodes alone took so long; alone: none was in flight beside it. */
 void wf_draft_timed(struct weft_engine *e, uint32_t rows, bool alone, uint64_t ns);

@@ -180,10 +180,12 @@ static gbnf_choice *choice_new(parser *s, gbnf_item *items)
 
 static gbnf_item *read_items(parser *s)
 {
+    enum { MOST_AGAIN = 8 }; /* each is a group around the one before, into which others descend */
     gbnf_item *first = NULL, **at = &first, *item;
     uint32_t min, max;
     while ((item = read_single(s))) {
-        for (bool again = false; take_times(s, &min, &max); again = true) {
+        for (int again = 0; take_times(s, &min, &max); again++) {
+            if (again > MOST_AGAIN) grammar_fail(s->g, "too many repetitions of a repetition");
             if (again) item = item_new(s, (gbnf_item){.is = IS_GROUP, .group = choice_new(s, item)});
             item->min = min, item->max = max;
         }

@@ -213,6 +213,7 @@ static bool rule_exits(wf_grammar *g, const trie *t, uint32_t node, uint32_t rul
     re_set may = {0};
     const re_called *calls = g->n_rules ? re_calls(g->pool, state, &n) : NULL;
     if (!calls) return false;
+    grammar_work(g, n / 8);
     if (re_accepts(g->pool, state)) may = g->rules[rule].behind;
     for (size_t i = 0; i < n; i++)
         for (int w = 0; w < 4; w++) may.bits[w] |= g->rules[calls[i].rule].first.bits[w];
@@ -479,7 +480,7 @@ static void mask(wf_match *m, const wf_token_trie *t, uint32_t *bits)
         const thread *one = &m->now[i];
         bool clean = string_lex_clean(&one->lex), text = clean && one->at == AT_STRING;
         thread after = thread_closed(one->up);
-        if (text && alternative_free(one->of)) {
+        if (text && alternative_free(one->of) && (!one->key || one->depth + t->longest < MAX_KEY)) {
             uint32_t *own = grammar_hold(g, (t->n_tokens + 31) / 32 * sizeof *own);
             if (one->key) {
                 frame *up = grammar_hold(g, sizeof *up);

@@ -102,6 +102,7 @@ class Format(serve.Unharmed):
         for fields, word in rows:
             e = self.refused(self.s.complete(**fields), 400)
             self.assertIn(word, e["message"])
+            self.assertIn(e["param"].split(".")[0], fields)
 
 
 class Calls(serve.TestCase):

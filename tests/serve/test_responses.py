@@ -52,6 +52,7 @@ class Responses(test_anthropic.Case):
         r = self.check("C", "completed", [("message", "One, two, three.")])
         self.assertEqual((r.output_text, r.store), ("One, two, three.", False))
         self.check("C", "incomplete", [("message", "One,")], max_output_tokens=1)
+        self.assertEqual(self.s.post("/v1/responses", {"input": "C"}).status, 200)
         self.check("A", "completed", [("reasoning", "Hm, \u00e9."), ("message", "Yes.")], store=True, include=["reasoning.encrypted_content"])
         self.check("B", "completed", [("message", "Let me see.\n"), f, g], tools=[TOOL])
         self.check("B", "completed", [("message", "Let me see.\n"), f], tools=[TOOL], parallel_tool_calls=False)

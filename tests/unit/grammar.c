@@ -82,6 +82,7 @@ static const char *const refused[][2] = {
     {"root ::= \"a\"{2,1}", "fewer"}, {"root ::= \"a\"{x}", "a number of times"}, {"root ::= \"a\"{1", "expected }"},
     {"root = \"a\"", "column 6: expected ::="}, {"root ::= \"a\" ;", "column 14: expected a rule"}, {"root ::= <think>", "tokens"},
     {"root ::= \"\\U00110000\"", "above"}, {"root ::= \"\xFF\"", "column 11: it is not valid UTF-8"},
+    {"root ::= \"a\"**********", "repetitions of a repetition"},
 };
 
 static struct {

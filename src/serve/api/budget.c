@@ -36,10 +36,11 @@ static bool hold_body(wf_job *j, size_t bytes, size_t granted)
 
 bool wf_budget_body(wf_job *j, size_t bytes) { return hold_body(j, bytes, WF_SMALL_BODY); }
 
-/* A prompt of bytes that are tokens each takes four times the memory of its body. */
+/* A prompt of bytes that are tokens each takes four times the memory of its body; of a grammar the engine has what it
+ * makes of it, too. */
 bool wf_budget_prompts(wf_job *j)
 {
-    size_t n = j->out.len + j->tokens.n * sizeof *j->tokens.ids;
+    size_t n = j->out.len + j->tokens.n * sizeof *j->tokens.ids + 4 * j->params.grammar_text.len;
     for (size_t i = 0; i < j->params.n_prompts; i++)
         n += j->params.prompts[i].n * sizeof *j->params.prompts[i].ids * (j->params.prompts[i].offsets ? 2 : 1) +
              j->params.prompts[i].len;

@@ -12,7 +12,7 @@
 static bool format_set(wf_params *p, enum weft_grammar kind, const wf_json *v, const char *name, wf_http_error *r)
 {
     if (p->grammar) return wf_refuse(r, 400, name, ONE_OF_THESE);
-    p->grammar = kind;
+    p->grammar = kind, p->grammar_field = name;
     /* a schema may come as the text of one; a pattern is a text */
     if (wf_json_is(v, WF_JSON_STRING)) wf_text_add(&p->grammar_text, v->text, v->n);
     else if (v) wf_json_put(&p->grammar_text, v);
@@ -118,14 +118,14 @@ bool wf_format_begin(wf_params *p, wf_http_error *r)
     const wf_call_kind *calls = p->tools && !p->required && p->calls ? p->calls->calls : NULL;
     p->grammar_unless = calls ? wf_call_begin(calls) : NULL;
     if (calls && !p->grammar_unless)
-        return wf_refuse(r, WF_UNSUPPORTED, "response_format",
+        return wf_refuse(r, WF_UNSUPPORTED, p->grammar_field,
                          "a format of the answer is not supported beside tools that may be called: this model does not "
                          "mark calls. Leave one of them out, or send tool_choice \"none\"");
     if (p->continues)
-        return wf_refuse(r, WF_UNSUPPORTED, "response_format",
+        return wf_refuse(r, WF_UNSUPPORTED, p->grammar_field,
                          "a format of the answer is not supported where it goes on with the last message");
     if (p->thoughts && p->thoughts->channels)
-        return wf_refuse(r, WF_UNSUPPORTED, "response_format",
+        return wf_refuse(r, WF_UNSUPPORTED, p->grammar_field,
                          "a format of the answer is not supported for models that answer in channels");
     p->grammar_after = p->thinking ? p->thoughts->close : NULL;
     return true;
@@ -156,7 +156,7 @@ bool wf_format_calls(const wf_json *tools, const char *name, wf_params *p, wf_ht
     wf_text *out = &p->grammar_text;
     size_t number = 0;
     out->len = 0; /* a format is for answers that are no calls */
-    p->grammar = WEFT_GRAMMAR_SCHEMA;
+    p->grammar = WEFT_GRAMMAR_SCHEMA, p->grammar_field = "tools";
     p->required = true;
     wf_json_print(out, "{'type':'array','minItems':1,'maxItems':%d,'items':{'anyOf':[", p->one_call || name ? 1 : MOST);
     WF_JSON_EACH(tool, tools) {

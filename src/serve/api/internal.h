@@ -72,6 +72,7 @@ typedef struct wf_params {
     wf_text tool_types; /* as tool_types.h has them */
     enum weft_grammar grammar; /* what the answer has to be */
     wf_text grammar_text;
+    const char *grammar_field; /* which field asked for it */
     const char *grammar_after, *grammar_unless; /* it is free up to this, or where it begins so; NULL: not at all */
     uint64_t cache_salt;
     char **stop;
@@ -239,6 +240,7 @@ struct wf_job {
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
     unsigned turn; /* of its client among the large bodies that wait: they come in the order of turns */
     bool listed, read;     /* read: the body has been, or need not be any more */
+    bool submits;          /* a thread submits its sequences, which compiles their grammar, or has just done so */
     bool slow;             /* a small body that takes as long to read as large ones may */
     uint64_t last_ns;      /* when reading it ends, since the server does; 0: it does not */
     uint64_t until_ns;     /* when reading a small one becomes slow; 0: never */

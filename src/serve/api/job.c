@@ -321,7 +321,8 @@ static bool submit_choice(wf_job *j, size_t i)
                          s == WEFT_ERR_UNSUPPORTED                                             ? WF_UNSUPPORTED
                          : s == WEFT_ERR_ARG || s == WEFT_ERR_FULL || s == WEFT_ERR_FORMAT ? 400
                                                                                              : 503,
-                         s == WEFT_ERR_UNSUPPORTED ? "response_format" : "", "%s", wf_last_error());
+                         j->params.grammar && (s == WEFT_ERR_UNSUPPORTED || s == WEFT_ERR_FORMAT)
+                             ? j->params.grammar_field : "", "%s", wf_last_error());
     wf_metrics_started(&j->server->metrics);
     return true;
 }
@@ -340,7 +341,7 @@ bool wf_job_submit(wf_job *j)
     j->choices = choices;
     j->n_choices = n;
     pthread_mutex_unlock(&j->lock);
-    while (i < n && submit_choice(j, i)) i++;
+    while (i < n && !is_aborted(j) && submit_choice(j, i)) i++;
     if (i == n) return true;
     leave_places(j, n - i);
     wf_job_abort(j, WF_ABORT_SHUTDOWN);

@@ -142,7 +142,8 @@ bool wf_infill_put(wf_job *j, const wf_json *prefix, const wf_json *suffix, cons
 
 static bool translate(wf_job *j, const wf_json *body, wf_text *out)
 {
-    static const char *const lengths[] = {"n_predict", "max_tokens"};
+    static const char *const lengths[] = {"n_predict", "max_tokens", "max_new_tokens", "num_predict",
+                                          "max_output_tokens"};
     bool bounded = false;
     if (!wf_fields_pass(body, WF_OF_INFILL, out, &j->refusal)) return false;
     for (size_t i = 0; i < WF_LEN(lengths); i++) bounded |= wf_field(body, lengths[i]) != NULL;

@@ -277,6 +277,14 @@ static void request_body(wf_httpd_request *r, const char *data, size_t n)
     if (j->body.failed) wf_refuse(&j->refusal, 500, "", "out of memory for the request");
 }
 
+/* Its sequences are submitted, or refused. */
+static void send_first(wf_job *j)
+{
+    if (j->refusal.status) send_refusal(j, &j->refusal);
+    else if (j->params.stream) send_stream(j);
+    else send_generated(j);
+}
+
 /* What its body, if it has one, asked for. */
 static void respond_to_body(wf_job *j)
 {
@@ -289,9 +297,13 @@ static void respond_to_body(wf_job *j)
     else {
         j->running = true;
         wf_job_watch(j);
-        if (!wf_job_submit(j)) send_refusal(j, &j->refusal);
-        else if (j->params.stream) send_stream(j);
-        else send_generated(j);
+        j->submits = j->params.grammar; /* which is compiled with each sequence: others must not wait for that */
+        if (j->submits) {
+            wf_work_add(j);
+            return;
+        }
+        wf_job_submit(j);
+        send_first(j);
     }
 }
 
@@ -301,12 +313,13 @@ static void request_whole(wf_httpd_request *r)
     if (r->bad && !j->refusal.status) refuse_bad(j, r->bad);
     pthread_mutex_lock(&j->lock);
     bool working = j->working;
-    if (j->abort && !j->running) wf_job_failed(j, &j->refusal);
+    if (j->abort && !j->running && !j->refusal.status) wf_job_failed(j, &j->refusal);
     pthread_mutex_unlock(&j->lock);
     if (working) return; /* roused too early */
     bool reads = !j->read && !j->refusal.status && j->route && j->route->read;
     if (reads && (j->slow || j->body.len > WF_SMALL_BODY)) wf_job_watch(j);
     if (reads) j->until_ns = 0, wf_work_add(j);
+    else if (j->submits) j->submits = false, send_first(j);
     else if (j->running) send_generated(j);
     else respond_to_body(j);
 }

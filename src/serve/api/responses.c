@@ -132,7 +132,8 @@ static bool put_input(const wf_json *body, wf_text *out, wf_http_error *r)
         return wf_refuse(r, 400, "input", "input must be a string, or a list of at least one item");
     if (system && !wf_json_is(system, WF_JSON_STRING))
         return wf_refuse(r, 400, "instructions", "instructions must be a string");
-    wf_json_print(out, ",'add_generation_prompt':true,'messages':[");
+    wf_json_put_name(out, "add_generation_prompt");
+    wf_json_print(out, "true,'messages':[");
     if (system) wf_json_print(out, "{'role':'system','content':%s}", system->text);
     if (wf_json_is(input, WF_JSON_STRING)) wf_json_comma(out);
     if (wf_json_is(input, WF_JSON_STRING)) wf_json_print(out, "{'role':'user','content':%s}", input->text);

@@ -1,8 +1,8 @@
-/* work: threads that read bodies and write large replies. To parse and tokenise a body, or to write thousands of log
- * probabilities as JSON, takes up to a second, in which the loop would serve no connection. Half of the threads take
- * small bodies only, as they come; the others go last where processors are short, since all wait for the small ones.
- * What a small body costs shows as it is read: one that takes longer than WF_SMALL_NS is given up there, and is read
- * again among the large ones. The request may be aborted meanwhile. */
+/* work: threads that read bodies, compile grammars and write large replies. To parse and tokenise a body, or to write
+ * thousands of log probabilities as JSON, takes up to a second, in which the loop would serve no connection. Half of
+ * the threads take small bodies only, as they come; the others go last where processors are short, since all wait for
+ * the small ones. What a small body costs shows as it is read: one that takes longer than WF_SMALL_NS is given up
+ * there, and is read again among the large ones. The request may be aborted meanwhile. */
 #include "serve/api/internal.h"
 #include "serve/api/places.h"
 
@@ -84,7 +84,8 @@ static void *work_thread(void *arg)
     wf_work_thread *t = arg;
     if (t->most > WF_SMALL_BODY) setpriority(PRIO_PROCESS, 0, NICE); /* on Linux, of this thread */
     for (wf_job *j; (j = next_body(t->work, t->most)); wf_job_worked(j)) {
-        if (j->read) wf_reply_write(j);
+        if (j->submits) wf_job_submit(j);
+        else if (j->read) wf_reply_write(j);
         else wf_job_read(j);
     }
     return NULL;
@@ -131,7 +132,8 @@ void wf_work_add(wf_job *j)
     else pthread_cond_broadcast(&w->more); /* not every thread takes it */
     pthread_mutex_unlock(&w->lock);
     if (room) return;
-    if (!j->read)
+    if (j->submits) wf_refuse(&j->refusal, 503, "", "the server is shutting down");
+    else if (!j->read)
         wf_refuse(&j->refusal, 503, "",
                   "the server is busy: as many large requests wait to be read as one client, or all, may have; try "
                   "again later");
