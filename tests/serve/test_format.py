@@ -85,6 +85,13 @@ class Format(serve.Unharmed):
 
         serve.at_once(6, one)
 
+    def test_choices_that_come_early(self):
+        """Choices may come while the grammar of the next one is compiled: nobody is left waiting."""
+        names = {f"k{i}": {"type": "string", "pattern": f"^[a-z]{{1,{20 + i}}}x?[0-9]+$"} for i in range(120)}
+        for _ in range(3):
+            events = list(self.s.stream(guided_json={"type": "object", "properties": names}, max_tokens=2, n=6, temperature=1))
+            self.assertEqual({c["index"] for e in events for c in e["choices"]}, set(range(6)))
+
     def test_refused(self):
         rows = [({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"multipleOf": 2}}}}}, "multipleOf"),
                 ({"guided_json": {"type": "array", "uniqueItems": True}}, "uniqueItems"),

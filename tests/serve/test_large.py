@@ -299,8 +299,7 @@ class Leaving(serve.Unharmed):
         except ConnectionError:  # of one that had not come
             self.assertLess(m["num_bodies_waiting"] + m["bodies_read_total"], 8)
             return self.assertEqual(s.end()[0], 0)
-        if 503 in [r.status for r in got]:  # the end came before it
-            self.assertLess(m["num_bodies_waiting"] + m["bodies_read_total"], 8)
+        if 503 in [r.status for r in got]:  # the end came before it, or to read it took longer than the half second that is left
             return self.assertEqual(s.end()[0], 0)
         self.assertEqual([r.status for r in got], [200] * 8)
         self.assertEqual([json.loads(r.read())["count"] > 1000 for r in got[:6]], [True] * 6)

@@ -93,7 +93,7 @@ class Ollama(test_anthropic.Case):
         for path, fields, word in (
                 ("/api/chat", {"messages": [{**turns[0], "images": ["AA=="]}]}, "images"), ("/api/generate", {"prompt": "C", "images": ["AA=="]}, "images"),
                 ("/api/chat", {"messages": [5]}, "role"), ("/api/chat", {"messages": 5}, "messages"), ("/api/chat", {"messages": turns, "format": "xml"}, "format"),
-                ("/api/chat", {"messages": turns, "format": {"contains": {}}}, "contains"),
+                ("/api/chat", {"messages": turns, "format": {"uniqueItems": True}}, "uniqueItems"),
                 ("/api/chat", {"messages": turns, "options": {"num_ctx": 4096}}, "2048"), ("/api/chat", {"messages": turns, "options": {"frob": 1}}, "frob"),
                 ("/api/chat", {"messages": turns, "options": {"mirostat": 1}}, "mirostat"), ("/api/chat", {"messages": turns, "options": 5}, "options"),
                 ("/api/chat", {"messages": turns, "options": {"temperature": 1}, "temperature": 1}, "duplicate key 'temperature'"),

@@ -143,9 +143,10 @@ static void end_choice(wf_choice *c, const struct weft_event *ev)
     leave_places(c->job, 1);
 }
 
-/* Call it with job.lock held. */
+/* Call it with job.lock held. A thread that works on it wakes it at its end. */
 static void wake_job(wf_job *j)
 {
+    if (j->working) return;
     if (j->sleeps && j->attached) wf_httpd_wake(j->request);
     j->sleeps = false;
 }
