@@ -313,7 +313,7 @@ static void request_whole(wf_httpd_request *r)
     if (r->bad && !j->refusal.status) refuse_bad(j, r->bad);
     pthread_mutex_lock(&j->lock);
     bool working = j->working;
-    if (j->abort && !j->running && !j->refusal.status) wf_job_failed(j, &j->refusal);
+    if (j->abort && !j->running) wf_job_failed(j, &j->refusal);
     pthread_mutex_unlock(&j->lock);
     if (working) return; /* roused too early */
     bool reads = !j->read && !j->refusal.status && j->route && j->route->read;
