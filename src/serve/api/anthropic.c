@@ -116,7 +116,7 @@ static bool put_choice(const wf_json *choice, wf_text *out, wf_http_error *r)
     const wf_json *single = wf_field(choice, "disable_parallel_tool_use");
     if (single && !wf_json_is(single, WF_JSON_BOOL))
         return wf_refuse(r, 400, "tool_choice", "disable_parallel_tool_use must be true or false");
-    if (single) wf_json_print(out, ",'parallel_tool_calls':%hhd", !single->b);
+    if (single) wf_json_print(out, ",'parallel_tool_calls':%hhd", (bool)!single->b);
     if (is_block(choice, "tool")) {
         wf_chat_put_choice(choice, out);
         return true;

@@ -263,7 +263,7 @@ static void put_response(const wf_choice *c, const char *status, const wf_http_e
     if (cut) wf_json_print(out, "{'reason':'max_output_tokens'}");
     else wf_text_add(out, "null", 4);
     wf_json_print(out, ",'instructions':null,'metadata':{},'parallel_tool_calls':%hhd,'previous_response_id':null",
-                  !p->one_call);
+                  (bool)!p->one_call);
     wf_json_print(out, ",'store':false,'temperature':%.6g,'top_p':%.6g,'tool_choice':'auto','tools':[],'output':[",
                   (double)p->sampling.temperature, (double)p->sampling.top_p);
     wf_text_add(out, c->blocks.done.data, c->blocks.done.len);
