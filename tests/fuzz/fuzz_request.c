@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool good = body && wf_params_read(&j, body);
     if (good && j.written && !wf_json_whole(j.out.data, j.out.len)) abort(); /* it asks for nothing */
     if (good && !j.written) check_request(j.server, &j.params);
-    if (!good) check_refusal(&j.refusal, j.route->face->put_refusal);
+    if (!good) check_refusal(&j.refusal, j.route->api->put_refusal);
     wf_json_free(body);
     wf_params_free(&j.params);
     free(j.out.data);

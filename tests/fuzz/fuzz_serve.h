@@ -25,13 +25,13 @@ static inline wf_server *server(void)
 static inline wf_job job_of(size_t path)
 {
     static const wf_route routes[] = {
-        {.face = &wf_face_openai},
-        {.chat = true, .face = &wf_face_openai},
-        {.chat = true, .face = &wf_face_anthropic},
-        {.chat = true, .face = &wf_face_responses},
-        {.chat = true, .face = &wf_face_ollama},
-        {.face = &wf_face_ollama},
-        {.face = &wf_face_infill}};
+        {.api = &wf_api_openai},
+        {.chat = true, .api = &wf_api_openai},
+        {.chat = true, .api = &wf_api_anthropic},
+        {.chat = true, .api = &wf_api_responses},
+        {.chat = true, .api = &wf_api_ollama},
+        {.api = &wf_api_ollama},
+        {.api = &wf_api_infill}};
     return (wf_job){.server = server(), .route = &routes[path % WF_LEN(routes)]};
 }
 

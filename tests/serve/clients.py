@@ -40,7 +40,7 @@ ASKS = [
     {"prompt": "", "ignore_eos": True, "max_tokens": 60, "metadata": [{"deep": [1, 2, {}]}], "user": "somebody", "model": ""},
 ]
 TURNS = [{"role": "user", "content": "Hello"}]
-FACES = [("/v1/messages", {"messages": TURNS, "max_tokens": 12, "temperature": 0}, lambda r: r["content"][0]["text"]),
+OTHER_APIS = [("/v1/messages", {"messages": TURNS, "max_tokens": 12, "temperature": 0}, lambda r: r["content"][0]["text"]),
          ("/v1/responses", {"input": "Hello", "max_output_tokens": 12, "temperature": 0}, lambda r: r["output"][0]["content"][0]["text"]),
          ("/api/chat", {"messages": TURNS, "options": {"num_predict": 12, "temperature": 0}, "stream": False}, lambda r: r["message"]["content"])]
 PATHS = ["/metrics", "/health", "/", "/v1/models", "/version", "/nowhere"]
@@ -137,9 +137,9 @@ class Clients:
         fields = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0, "max_tokens": 12}
         self.same(self.choices(json.loads(self.ask(rng, "/v1/chat/completions", fields))), self.want_chat)
 
-    def face(self, rng):
+    def other_api(self, rng):
         """The same chat by another interface."""
-        path, fields, text = rng.choice(FACES)
+        path, fields, text = rng.choice(OTHER_APIS)
         self.same([text(json.loads(self.ask(rng, path, fields)))], [c["message"]["content"] for c in self.want_chat])
 
     def stream(self, rng):
@@ -299,7 +299,7 @@ class Clients:
         path, body = "/v1/completions", rng.choice([self.many_empty, self.too_long, self.not_short, self.not_short])
         self.refused(path, body, (400,))
 
-    GOOD_ONES = [(complete, 6), (chat, 2), (face, 2), (stream, 6), (tokens, 2), (look, 2)]
+    GOOD_ONES = [(complete, 6), (chat, 2), (other_api, 2), (stream, 6), (tokens, 2), (look, 2)]
     MIX = [*GOOD_ONES, (many_pieces, 1), (leave, 6), (slow, 1), (idle, 1), (deaf, 1), (hoard, 1), (bad_request, 4), (bad_bytes, 2), (frame, 4), (large, 1)]
 
     def one(self, rng, mix=MIX):

@@ -153,7 +153,7 @@ class Unread(serve.Unharmed):
              "OLLAMA": ("/api/chat", {"messages": TURNS, "max_tokens": 2, "temperature": 0, "stream": False}, lambda r: r["message"]),
              "GENERATE": ("/api/generate", {"prompt": "One day", "max_tokens": 2, "temperature": 0, "stream": False}, lambda r: r["response"]),
              "OPTIONS": ("/api/chat", {"messages": TURNS, "max_tokens": 2, "temperature": 0, "stream": False}, lambda r: r["message"])}
-    SEVERAL = {"BOTH": ("CHAT", "TEXT"), "FACES": ("MESSAGES", "RESPONSES", "OLLAMA")}
+    SEVERAL = {"BOTH": ("CHAT", "TEXT"), "OTHER_APIS": ("MESSAGES", "RESPONSES", "OLLAMA")}
 
     def ask(self, where, **fields):
         path, body, answer = self.WHERE[where]

@@ -34,6 +34,9 @@ class Infill(serve.TestCase):
         self.same(r, whole)
         r = self.s.post("/infill", {**ask, "n_predict": 1}).json
         self.assertEqual((r["content"], r["stop_type"], r["tokens_predicted"]), ("One,", "limit", 1))
+        r = self.s.post("/infill", {**ask, "input_suffix": BEHIND * 3, "n_predict": 0}).json
+        self.assertEqual((r["content"], r["tokens_predicted"]), ("", 0))
+        self.assertGreater(self.s.post("/infill", {**ask, "input_suffix": BEHIND * 3}).json["tokens_cached"], 16)
         r = self.s.post("/infill", {**ask, "stop": ["two"]}).json
         self.assertEqual((r["content"], r["stop_type"], r["stopping_word"]), ("One, ", "word", "two"))
         events = [json.loads(e[6:]) for e in self.s.post("/infill", {**ask, "stream": True}).body.decode().split("\n\n")[:-1]]

@@ -52,7 +52,10 @@ class Responses(test_anthropic.Case):
         r = self.check("C", "completed", [("message", "One, two, three.")])
         self.assertEqual((r.output_text, r.store), ("One, two, three.", False))
         self.check("C", "incomplete", [("message", "One,")], max_output_tokens=1)
-        self.assertEqual(self.s.post("/v1/responses", {"input": "C"}).status, 200)
+        own = {"instructions": "Be.", "metadata": {"a": "b"}, "max_output_tokens": 9, "tool_choice": "none", "tools": [TOOL]}
+        for fields in ({}, own):
+            r = self.s.post("/v1/responses", {"input": "C", **fields}).json
+            self.assertEqual({k: r[k] for k in own}, {"instructions": None, "metadata": {}, "max_output_tokens": None, "tool_choice": "auto", "tools": [], **fields})
         self.check("A", "completed", [("reasoning", "Hm, \u00e9."), ("message", "Yes.")], store=True, include=["reasoning.encrypted_content"])
         self.check("B", "completed", [("message", "Let me see.\n"), f, g], tools=[TOOL])
         self.check("B", "completed", [("message", "Let me see.\n"), f], tools=[TOOL], parallel_tool_calls=False)

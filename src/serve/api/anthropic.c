@@ -7,13 +7,7 @@
 
 /* ---- requests -------------------------------------------------------------------------------------------- */
 
-static bool is_block(const wf_json *block, const char *type)
-{
-    const char *is = wf_json_text(wf_json_get(block, "type"));
-    return is && !strcmp(is, type);
-}
-
-static void put_result(const wf_json *block, wf_text *out)
+static void anthropic_put_result(const wf_json *block, wf_text *out)
 {
     const wf_json *content = wf_field(block, "content"), *id = wf_field(block, "tool_use_id");
     wf_json_comma(out);
@@ -24,14 +18,14 @@ static void put_result(const wf_json *block, wf_text *out)
 }
 
 /* What a message has of thoughts and of calls, besides its content. */
-static bool put_parts(const wf_json *content, wf_text *out, wf_http_error *r)
+static bool anthropic_put_parts(const wf_json *content, wf_text *out, wf_http_error *r)
 {
     wf_text thoughts = {0}, calls = {0};
     bool ok = true;
     WF_JSON_EACH(block, content) {
         const wf_json *thought = wf_json_get(block, "thinking");
-        if (is_block(block, "tool_use")) wf_chat_put_call(block, "id", "input", &calls);
-        if (!is_block(block, "thinking")) continue;
+        if (wf_has_type(block, "tool_use")) wf_chat_put_call(block, "id", "input", &calls);
+        if (!wf_has_type(block, "thinking")) continue;
         if (!wf_json_is(thought, WF_JSON_STRING))
             ok = wf_refuse(r, 400, "messages", "a block of type thinking must have its text as thinking");
         else wf_text_add(&thoughts, thought->text, thought->n);
@@ -46,7 +40,7 @@ static bool put_parts(const wf_json *content, wf_text *out, wf_http_error *r)
 }
 
 /* Results of tools are messages of their own, before what else the message has. */
-static bool put_message(const wf_json *m, wf_text *out, wf_http_error *r)
+static bool anthropic_put_message(const wf_json *m, wf_text *out, wf_http_error *r)
 {
     const wf_json *content = wf_json_get(m, "content");
     size_t n_results = 0;
@@ -56,24 +50,24 @@ static bool put_message(const wf_json *m, wf_text *out, wf_http_error *r)
         return true;
     }
     WF_JSON_EACH(block, content)
-        if (is_block(block, "tool_result")) put_result(block, out), n_results++;
+        if (wf_has_type(block, "tool_result")) anthropic_put_result(block, out), n_results++;
     if (n_results && n_results == content->n) return true;
     wf_json_comma(out);
     wf_text_add(out, "{", 1);
     wf_json_put_member(out, "role", wf_json_get(m, "role"));
     wf_json_print(out, ",'content':[");
     WF_JSON_EACH(block, content) {
-        if (is_block(block, "tool_result") || is_block(block, "tool_use") || is_block(block, "thinking")) continue;
+        if (wf_has_type(block, "tool_result") || wf_has_type(block, "tool_use") || wf_has_type(block, "thinking")) continue;
         wf_json_comma(out);
         wf_json_put(out, block); /* another type than text is refused where contents are read */
     }
     wf_text_add(out, "]", 1);
-    bool ok = put_parts(content, out, r);
+    bool ok = anthropic_put_parts(content, out, r);
     wf_text_add(out, "}", 1);
     return ok;
 }
 
-static bool put_messages(const wf_json *body, wf_text *out, wf_http_error *r)
+static bool anthropic_put_messages(const wf_json *body, wf_text *out, wf_http_error *r)
 {
     const wf_json *messages = wf_field(body, "messages"), *system = wf_field(body, "system");
     bool ok = true;
@@ -88,12 +82,13 @@ static bool put_messages(const wf_json *body, wf_text *out, wf_http_error *r)
         wf_json_put_member(out, "content", system);
         wf_text_add(out, "}", 1);
     }
-    for (size_t i = 0; ok && i < wf_json_count(messages); i++) ok = put_message(wf_json_at(messages, i), out, r);
+    for (size_t i = 0; ok && i < wf_json_count(messages); i++)
+        ok = anthropic_put_message(wf_json_at(messages, i), out, r);
     wf_text_add(out, "]", 1);
     return ok;
 }
 
-static bool put_tool(const wf_json *tool, wf_text *out, wf_http_error *r)
+static bool anthropic_put_tool(const wf_json *tool, wf_text *out, wf_http_error *r)
 {
     const char *type = wf_json_text(wf_json_get(tool, "type"));
     if (type && strcmp(type, "custom"))
@@ -110,38 +105,38 @@ static bool put_tool(const wf_json *tool, wf_text *out, wf_http_error *r)
     return true;
 }
 
-static bool put_choice(const wf_json *choice, wf_text *out, wf_http_error *r)
+static bool anthropic_put_choice(const wf_json *choice, wf_text *out, wf_http_error *r)
 {
     static const char *const words[][2] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}};
     const wf_json *single = wf_field(choice, "disable_parallel_tool_use");
     if (single && !wf_json_is(single, WF_JSON_BOOL))
         return wf_refuse(r, 400, "tool_choice", "disable_parallel_tool_use must be true or false");
     if (single) wf_json_print(out, ",'parallel_tool_calls':%hhd", (bool)!single->b);
-    if (is_block(choice, "tool")) {
+    if (wf_has_type(choice, "tool")) {
         wf_chat_put_choice(choice, out);
         return true;
     }
     for (size_t i = 0; i < WF_LEN(words); i++) {
-        if (!is_block(choice, words[i][0])) continue;
+        if (!wf_has_type(choice, words[i][0])) continue;
         wf_json_print(out, ",'tool_choice':%s", words[i][1]);
         return true;
     }
     return wf_refuse(r, 400, "tool_choice", "tool_choice must be an object of type auto, any, tool or none");
 }
 
-static bool put_tools(const wf_json *body, wf_text *out, wf_http_error *r)
+static bool anthropic_put_tools(const wf_json *body, wf_text *out, wf_http_error *r)
 {
     const wf_json *tools = wf_field(body, "tools"), *choice = wf_field(body, "tool_choice");
     bool ok = true;
     if (tools && !wf_json_is(tools, WF_JSON_LIST)) return wf_refuse(r, 400, "tools", "tools must be a list");
     if (tools) wf_json_put_name(out, "tools"), wf_text_add(out, "[", 1);
-    for (size_t i = 0; ok && i < wf_json_count(tools); i++) ok = put_tool(wf_json_at(tools, i), out, r);
+    for (size_t i = 0; ok && i < wf_json_count(tools); i++) ok = anthropic_put_tool(wf_json_at(tools, i), out, r);
     if (tools) wf_text_add(out, "]", 1);
-    return ok && (!choice || put_choice(choice, out, r));
+    return ok && (!choice || anthropic_put_choice(choice, out, r));
 }
 
 /* A budget of thoughts is a part of max_tokens, which bounds them and the answer; a summary of them is all of them. */
-static void put_thinking(const wf_json *thinking, wf_text *out)
+static void anthropic_put_thinking(const wf_json *thinking, wf_text *out)
 {
     if (!wf_json_is(thinking, WF_JSON_OBJECT)) {
         wf_json_put_member(out, "thinking", thinking);
@@ -159,7 +154,7 @@ static void put_thinking(const wf_json *thinking, wf_text *out)
     wf_text_add(out, "}", 1);
 }
 
-static bool put_format(const wf_json *body, wf_text *out, wf_http_error *r)
+static bool anthropic_put_format(const wf_json *body, wf_text *out, wf_http_error *r)
 {
     const wf_json *config = wf_field(body, "output_config"), *effort = wf_field(config, "effort"),
                   *format = wf_field(body, "output_format");
@@ -171,7 +166,7 @@ static bool put_format(const wf_json *body, wf_text *out, wf_http_error *r)
     return true;
 }
 
-static bool translate(wf_job *j, const wf_json *body, wf_text *out)
+static bool anthropic_translate(wf_job *j, const wf_json *body, wf_text *out)
 {
     wf_http_error *r = &j->refusal;
     const wf_json *stop = wf_field(body, "stop_sequences"), *thinking = wf_field(body, "thinking");
@@ -181,13 +176,14 @@ static bool translate(wf_job *j, const wf_json *body, wf_text *out)
     if (stop && !wf_json_is(stop, WF_JSON_LIST))
         return wf_refuse(r, 400, "stop_sequences", "stop_sequences must be a list of strings");
     if (stop) wf_json_put_member(out, "stop", stop);
-    if (thinking) put_thinking(thinking, out);
-    return put_messages(body, out, r) && put_tools(body, out, r) && put_format(body, out, r);
+    if (thinking) anthropic_put_thinking(thinking, out);
+    return anthropic_put_messages(body, out, r) && anthropic_put_tools(body, out, r) &&
+           anthropic_put_format(body, out, r);
 }
 
 /* ---- replies --------------------------------------------------------------------------------------------- */
 
-static void put_refusal(wf_text *out, const wf_http_error *r)
+static void anthropic_put_refusal(wf_text *out, const wf_http_error *r)
 {
     static const struct {
         int status;
@@ -201,7 +197,7 @@ static void put_refusal(wf_text *out, const wf_http_error *r)
 }
 
 /* Tokens from the prefix cache are counted apart. */
-static void put_usage(const wf_choice *c, wf_text *out)
+static void anthropic_put_usage(const wf_choice *c, wf_text *out)
 {
     wf_json_print(out,
                   "{'input_tokens':%zu,'cache_creation_input_tokens':0,'cache_read_input_tokens':%zu,"
@@ -209,7 +205,7 @@ static void put_usage(const wf_choice *c, wf_text *out)
                   c->job->params.prompts[0].n - c->cached, c->cached, c->generated);
 }
 
-static void put_end(const wf_choice *c, wf_text *out)
+static void anthropic_put_end(const wf_choice *c, wf_text *out)
 {
     uint32_t stop = c->end.stop_text;
     const char *reason = c->end.finish == WEFT_FINISH_CONTEXT ? "model_context_window_exceeded" : "max_tokens";
@@ -218,14 +214,14 @@ static void put_end(const wf_choice *c, wf_text *out)
                   stop && !c->n_calls ? c->job->params.stop[stop - 1] : NULL);
 }
 
-static void put_head(const wf_job *j, wf_text *out)
+static void anthropic_put_head(const wf_job *j, wf_text *out)
 {
     wf_text_print(out, "{\"id\":\"msg_%s\"", j->id);
     wf_json_print(out, ",'type':'message','role':'assistant','model':%s,'content':[",
                   *j->params.model ? j->params.model : j->server->name);
 }
 
-static void put_block(const wf_choice *c, const wf_block *b, wf_text *out)
+static void anthropic_put_block(const wf_choice *c, const wf_block *b, wf_text *out)
 {
     int n = (int)b->text.n;
     (void)c;
@@ -240,99 +236,99 @@ static void put_block(const wf_choice *c, const wf_block *b, wf_text *out)
     }
 }
 
-static void put_reply(const wf_choice *c, wf_text *out)
+static void anthropic_put_reply(const wf_choice *c, wf_text *out)
 {
-    put_head(c->job, out);
+    anthropic_put_head(c->job, out);
     wf_text_add(out, c->blocks.done.data, c->blocks.done.len);
     wf_text_add(out, "],", 2);
-    put_end(c, out);
+    anthropic_put_end(c, out);
     wf_json_print(out, ",'usage':");
-    put_usage(c, out);
+    anthropic_put_usage(c, out);
     wf_text_add(out, "}", 1);
 }
 
 /* ---- streams --------------------------------------------------------------------------------------------- */
 
-static wf_text *begin_event(wf_choice *c, const char *type)
+static wf_text *anthropic_begin_event(wf_choice *c, const char *type)
 {
     wf_text *out = &c->job->out;
     wf_text_print(out, "event: %s\ndata: {\"type\":\"%s\"", type, type);
     return out;
 }
 
-static void end_event(wf_text *out) { wf_text_add(out, "}\n\n", 3); }
+static void anthropic_end_event(wf_text *out) { wf_text_add(out, "}\n\n", 3); }
 
-static void stream_begin(wf_choice *c)
+static void anthropic_stream_begin(wf_choice *c)
 {
-    wf_text *out = begin_event(c, "message_start");
+    wf_text *out = anthropic_begin_event(c, "message_start");
     wf_json_print(out, ",'message':");
-    put_head(c->job, out);
+    anthropic_put_head(c->job, out);
     wf_json_print(out, "],'stop_reason':null,'stop_sequence':null,'usage':");
-    put_usage(c, out);
+    anthropic_put_usage(c, out);
     wf_text_add(out, "}", 1);
-    end_event(out);
+    anthropic_end_event(out);
 }
 
-static void stream_block_begin(wf_choice *c, const wf_block *b)
+static void anthropic_stream_block_begin(wf_choice *c, const wf_block *b)
 {
     wf_block empty = *b;
-    wf_text *out = begin_event(c, "content_block_start");
+    wf_text *out = anthropic_begin_event(c, "content_block_start");
     empty.text = b->kind == WF_BLOCK_CALL ? (wf_slice){"{}", 2} : (wf_slice){"", 0};
     wf_json_print(out, ",'index':%u,'content_block':", b->index);
-    put_block(c, &empty, out);
-    end_event(out);
+    anthropic_put_block(c, &empty, out);
+    anthropic_end_event(out);
 }
 
-static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
+static void anthropic_stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
 {
-    wf_text *out = begin_event(c, "content_block_delta");
+    wf_text *out = anthropic_begin_event(c, "content_block_delta");
     int n = (int)text.n;
     wf_json_print(out, ",'index':%u,'delta':", b->index);
     if (b->kind == WF_BLOCK_TEXT) wf_json_print(out, "{'type':'text_delta','text':%.*s}", n, text.p);
     else if (b->kind == WF_BLOCK_THOUGHT)
         wf_json_print(out, "{'type':'thinking_delta','thinking':%.*s}", n, text.p);
     else wf_json_print(out, "{'type':'input_json_delta','partial_json':%.*s}", n, text.p);
-    end_event(out);
+    anthropic_end_event(out);
 }
 
-static void stream_block_end(wf_choice *c, const wf_block *b)
+static void anthropic_stream_block_end(wf_choice *c, const wf_block *b)
 {
-    wf_text *out = begin_event(c, "content_block_stop");
+    wf_text *out = anthropic_begin_event(c, "content_block_stop");
     wf_json_print(out, ",'index':%u", b->index);
-    end_event(out);
+    anthropic_end_event(out);
 }
 
-static void stream_end(wf_choice *c, const wf_http_error *failed)
+static void anthropic_stream_end(wf_choice *c, const wf_http_error *failed)
 {
     wf_text *out = &c->job->out;
     if (failed) {
         wf_text_print(out, "event: error\ndata: ");
-        put_refusal(out, failed);
+        anthropic_put_refusal(out, failed);
         wf_text_add(out, "\n\n", 2);
         return;
     }
-    begin_event(c, "message_delta");
+    anthropic_begin_event(c, "message_delta");
     wf_json_print(out, ",'delta':{");
-    put_end(c, out);
+    anthropic_put_end(c, out);
     wf_json_print(out, "},'usage':");
-    put_usage(c, out);
-    end_event(out);
-    begin_event(c, "message_stop");
-    end_event(out);
+    anthropic_put_usage(c, out);
+    anthropic_end_event(out);
+    anthropic_begin_event(c, "message_stop");
+    anthropic_end_event(out);
 }
 
-const wf_face wf_face_anthropic = {.translate = translate,
-                                   .put_refusal = put_refusal,
-                                   .apart = true,
-                                   .put_block = put_block,
-                                   .put_reply = put_reply,
-                                   .stream_type = WF_SSE_TYPE,
-                                   .silence = "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-                                   .begin = stream_begin,
-                                   .block_begin = stream_block_begin,
-                                   .delta = stream_delta,
-                                   .block_end = stream_block_end,
-                                   .end = stream_end};
+const wf_api wf_api_anthropic = {.translate = anthropic_translate,
+                                 .put_refusal = anthropic_put_refusal,
+                                 .apart = true,
+                                 .put_block = anthropic_put_block,
+                                 .put_reply = anthropic_put_reply,
+                                 .stream_type = WF_SSE_TYPE,
+                                 .silence = "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+                                 .begin = anthropic_stream_begin,
+                                 .block_begin = anthropic_stream_block_begin,
+                                 .delta = anthropic_stream_delta,
+                                 .block_end = anthropic_stream_block_end,
+                                 .end = anthropic_stream_end};
 
 bool wf_anthropic_count(wf_job *j, wf_text *out)
 {

@@ -8,7 +8,7 @@
 #define ARGUMENTS 1024 /* bytes of a call's arguments per event */
 
 /* Is what has been written needed later? */
-static bool is_kept(const wf_choice *c) { return !c->job->params.stream || c->job->route->face->keeps; }
+static bool is_kept(const wf_choice *c) { return !c->job->params.stream || c->job->route->api->keeps; }
 
 static wf_text *text_of(wf_choice *c, enum wf_block_kind kind)
 {
@@ -17,13 +17,13 @@ static wf_text *text_of(wf_choice *c, enum wf_block_kind kind)
 
 static void begin_block(wf_choice *c, const wf_block *b)
 {
-    const wf_face *f = c->job->route->face;
+    const wf_api *f = c->job->route->api;
     if (c->job->params.stream && f->block_begin) f->block_begin(c, b);
 }
 
 static void end_block(wf_choice *c, const wf_block *b)
 {
-    const wf_face *f = c->job->route->face;
+    const wf_api *f = c->job->route->api;
     if (c->job->params.stream && f->block_end) f->block_end(c, b);
     if (is_kept(c) && (f->apart || b->kind == WF_BLOCK_CALL))
         wf_json_comma(&c->blocks.done), f->put_block(c, b, &c->blocks.done);
@@ -39,7 +39,7 @@ static void close_block(wf_choice *c)
     b->text = (wf_slice){text->data ? text->data : "", text->len};
     end_block(c, b);
     b->kind = WF_BLOCK_NONE;
-    if (c->job->route->face->apart) text->len = 0;
+    if (c->job->route->api->apart) text->len = 0;
 }
 
 static void add_text(wf_choice *c, enum wf_block_kind kind, const char *text, size_t len)
@@ -51,7 +51,7 @@ static void add_text(wf_choice *c, enum wf_block_kind kind, const char *text, si
         begin_block(c, b);
     }
     if (is_kept(c)) wf_text_add(text_of(c, kind), text, len);
-    if (c->job->params.stream) c->job->route->face->delta(c, b, (wf_slice){text, len});
+    if (c->job->params.stream) c->job->route->api->delta(c, b, (wf_slice){text, len});
 }
 
 static void on_text(void *choice, const char *text, size_t len) { add_text(choice, WF_BLOCK_TEXT, text, len); }
@@ -76,7 +76,7 @@ static void on_call(void *choice, wf_slice id, wf_slice name, wf_slice arguments
     begin_block(c, &b);
     for (size_t n = 0; c->job->params.stream && arguments.n; arguments.p += n, arguments.n -= n) {
         n = piece_of(arguments);
-        c->job->route->face->delta(c, &b, (wf_slice){arguments.p, n});
+        c->job->route->api->delta(c, &b, (wf_slice){arguments.p, n});
     }
     end_block(c, &b);
     c->n_calls++;

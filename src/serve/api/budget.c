@@ -40,7 +40,8 @@ bool wf_budget_body(wf_job *j, size_t bytes) { return hold_body(j, bytes, WF_SMA
  * makes of it, too. */
 bool wf_budget_prompts(wf_job *j)
 {
-    size_t n = j->out.len + j->tokens.n * sizeof *j->tokens.ids + 4 * j->params.grammar_text.len;
+    size_t n = j->out.len + j->tokens.n * sizeof *j->tokens.ids + 4 * j->params.grammar_text.len +
+               j->params.echoed.len;
     for (size_t i = 0; i < j->params.n_prompts; i++)
         n += j->params.prompts[i].n * sizeof *j->params.prompts[i].ids * (j->params.prompts[i].offsets ? 2 : 1) +
              j->params.prompts[i].len;

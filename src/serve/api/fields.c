@@ -20,7 +20,7 @@ enum { CHAT = WF_OF_CHAT, TEXT = WF_OF_TEXT, BOTH = CHAT | TEXT, TOKENS = WF_OF_
        MESSAGES = WF_OF_MESSAGES, RESPONSES = WF_OF_RESPONSES,
        OLLAMA = WF_OF_OLLAMA, GENERATE = WF_OF_GENERATE, OPTIONS = WF_OF_OPTIONS, SHOW = WF_OF_SHOW,
        INFILL = WF_OF_INFILL,
-       FACES = MESSAGES | RESPONSES | OLLAMA };
+       OTHER_APIS = MESSAGES | RESPONSES | OLLAMA };
 
 typedef struct row {
     const char *names; /* the first one is ours */
@@ -157,7 +157,7 @@ static bool check_together(wf_params *p, wf_http_error *r)
 {
     const char *name = WF_GIVEN(p, MAX_COMPLETION) ? "max_completion_tokens" : "max_tokens";
     if (WF_GIVEN(p, MAX_COMPLETION)) p->max_tokens = p->max_completion_tokens, p->given |= WF_GIVEN_MAX_TOKENS;
-    if (WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens && !p->echo)
+    if (WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens && !p->echo && !p->may_only_cache)
         return wf_refuse(r, 400, name, "%s must be at least 1, or -1 for no limit (0 is possible with echo)", name);
     if (WF_GIVEN(p, BEST_OF) && p->best_of != p->n)
         return wf_refuse(r, WF_UNSUPPORTED, "best_of", "best_of other than n is not supported: leave it out");

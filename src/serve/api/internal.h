@@ -66,6 +66,8 @@ typedef struct wf_params {
     bool continues, told; /* the answer goes on with the last message; the request says so */
     bool closed;          /* it ends behind the last message, without a new one */
     bool rendered;        /* the prompt of a chat stays text */
+    bool may_only_cache;  /* max_tokens may be 0: the prompt is computed for later ones that begin so */
+    wf_text echoed;       /* members that the reply has as the request had them, each behind a comma */
     const struct wf_chat_style *calls; /* how calls in the answer are recognised; NULL: they stay text */
     const struct wf_thought_kind *thoughts; /* the same for what it begins with */
     const int32_t *show; /* control tokens that mark all this */
@@ -154,6 +156,7 @@ bool wf_tools_read(const wf_json *body, const wf_chat_style *style, wf_params *p
 void wf_chat_put_call(const wf_json *call, const char *id, const char *arguments, wf_text *out);
 void wf_chat_put_tool(const wf_json *tool, const char *parameters, wf_text *out);
 void wf_chat_put_choice(const wf_json *choice, wf_text *out);
+bool wf_has_type(const wf_json *v, const char *type); /* the member `type` of an object */
 
 /* ---- tokens.c: /tokenize, /detokenize, /apply-template --------------------------------------------------- */
 
@@ -299,10 +302,10 @@ enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part); /* the stream of a wf
 
 /* ---- blocks.c, and interfaces: sse.c, anthropic.c, responses.c, ollama.c, llama.c ------------------------- */
 
-/* An interface over the one way of requests: what it is sent becomes a request of /v1/chat/completions before anything
+/* An API over the one way of requests: what it is sent becomes a request of /v1/chat/completions before anything
  * is checked, and its replies are written from the parts of an answer. All but OpenAI's have one choice. What writes a
  * stream appends to job.out. */
-typedef struct wf_face {
+typedef struct wf_api {
     /* Members of the body as ours has them, or the whole reply (job.written); false: the job's refusal is set. NULL: it
      * is ours. */
     bool (*translate)(wf_job *j, const wf_json *body, wf_text *out);
@@ -317,14 +320,14 @@ typedef struct wf_face {
     void (*delta)(wf_choice *c, const wf_block *b, wf_slice text);
     void (*block_end)(wf_choice *c, const wf_block *b);
     void (*end)(wf_choice *c, const wf_http_error *failed); /* failed NULL: it did not */
-} wf_face;
-/* Takes some more of the answer's text, which goes to c->blocks and, of a stream, to its face; last: there is no more.
- * false: no memory. */
+} wf_api;
+/* Takes some more of the answer's text, which goes to c->blocks and, of a stream, to its writer; last: there is no
+ * more. false: no memory. */
 bool wf_blocks_feed(wf_choice *c, const char *text, size_t len, bool last);
 void wf_blocks_free(wf_choice *c);
 #define WF_SSE_TYPE "text/event-stream; charset=utf-8"
-extern const wf_face wf_face_openai;
-extern const wf_face wf_face_anthropic, wf_face_responses, wf_face_ollama, wf_face_infill;
+extern const wf_api wf_api_openai;
+extern const wf_api wf_api_anthropic, wf_api_responses, wf_api_ollama, wf_api_infill;
 bool wf_anthropic_count(wf_job *j, wf_text *out); /* of a route, as all these */
 bool wf_ollama_tags(wf_job *j, wf_text *out);
 bool wf_ollama_ps(wf_job *j, wf_text *out);
@@ -342,7 +345,7 @@ typedef struct wf_route {
     const char *path, *method;
     bool prefix, open, early; /* more may follow the path; works without an API key, and before the model is loaded */
     bool chat;                /* of routes that generate */
-    const struct wf_face *face; /* of routes that generate */
+    const struct wf_api *api; /* of routes that generate */
     /* Takes from the body what the rest needs; false: the job's refusal is set. NULL: there is no body. */
     bool (*read)(wf_job *j, const wf_json *body);
     bool (*answer)(wf_job *j, wf_text *text); /* false: the job's refusal is set */

@@ -30,7 +30,7 @@ typedef struct fill { /* a prompt as it grows */
 } fill;
 
 /* The control token that this text is; -1: none. */
-static int32_t mark_of(const wf_server *s, const char *text)
+static int32_t infill_mark_of(const wf_server *s, const char *text)
 {
     int32_t *ids = NULL, id = -1;
     size_t n = 0;
@@ -39,21 +39,21 @@ static int32_t mark_of(const wf_server *s, const char *text)
     return id >= 0 && !weft_token_text(s->model, id, WEFT_TEXT_HIDE_SPECIAL, NULL, 0) ? id : -1;
 }
 
-static void add_id(fill *f, int32_t id)
+static void infill_add_id(fill *f, int32_t id)
 {
     wf_json_comma(f->out);
     wf_text_print(f->out, "%d", id);
 }
 
-static bool add_mark(fill *f, const char *text)
+static bool infill_add_mark(fill *f, const char *text)
 {
-    int32_t id = mark_of(f->job->server, text);
-    if (id >= 0) add_id(f, id);
+    int32_t id = infill_mark_of(f->job->server, text);
+    if (id >= 0) infill_add_id(f, id);
     return id >= 0;
 }
 
 /* Nothing in it becomes a control token. */
-static void add_text(fill *f, const char *text, size_t len)
+static void infill_add_text(fill *f, const char *text, size_t len)
 {
     const wf_server *s = f->job->server;
     int32_t *ids = NULL;
@@ -68,47 +68,49 @@ static void add_text(fill *f, const char *text, size_t len)
                           (unsigned long long)most, s->context);
     } else if (weft_tokenize(s->model, text, len, WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL, &ids, &n))
         f->ok = wf_refuse(f->r, 400, "input_prefix", "a text cannot be turned into tokens: %s", wf_last_error());
-    for (size_t i = 0; i < n; i++) add_id(f, ids[i]);
+    for (size_t i = 0; i < n; i++) infill_add_id(f, ids[i]);
     weft_free(ids);
 }
 
-static void add_string(fill *f, const wf_json *v, const char *name)
+static void infill_add_string(fill *f, const wf_json *v, const char *name)
 {
     if (v && !wf_json_is(v, WF_JSON_STRING)) f->ok = wf_refuse(f->r, 400, name, "%s must be a string", name);
-    else if (v) add_text(f, v->text, v->n);
+    else if (v) infill_add_text(f, v->text, v->n);
 }
 
 /* Other files of the same repository, for models that know what that is. */
-static void add_files(fill *f, const struct marks *m, const wf_json *files)
+static void infill_add_files(fill *f, const struct marks *m, const wf_json *files)
 {
     if (files && !wf_json_is(files, WF_JSON_LIST))
         f->ok = wf_refuse(f->r, 400, "input_extra", "input_extra must be a list of objects with a text");
     if (!f->ok || !wf_json_count(files)) return;
-    if (mark_of(f->job->server, m->file) < 0) {
+    if (infill_mark_of(f->job->server, m->file) < 0) {
         f->ok = wf_refuse(f->r, WF_UNSUPPORTED, "input_extra", "this model has no token for other files: leave it out");
         return;
     }
-    if (add_mark(f, m->repository)) add_text(f, "repository\n", 11);
+    if (infill_add_mark(f, m->repository)) infill_add_text(f, "repository\n", 11);
     WF_JSON_EACH(file, files) {
         const wf_json *name = wf_field(file, "filename"), *text = wf_field(file, "text");
-        add_mark(f, m->file);
-        if (name) add_string(f, name, "filename");
-        else add_text(f, "file", 4);
-        add_text(f, "\n", 1);
-        if (text) add_string(f, text, "text");
+        infill_add_mark(f, m->file);
+        if (name) infill_add_string(f, name, "filename");
+        else infill_add_text(f, "file", 4);
+        infill_add_text(f, "\n", 1);
+        if (text) infill_add_string(f, text, "text");
         else f->ok = wf_refuse(f->r, 400, "input_extra", "each of input_extra must be an object with a text");
         if (!f->ok) return;
     }
-    add_mark(f, m->file);
-    add_text(f, "this\n", 5);
+    infill_add_mark(f, m->file);
+    infill_add_text(f, "this\n", 5);
 }
 
 /* NULL: the model has none. */
-static const struct marks *find_marks(const wf_server *s)
+static const struct marks *infill_find_marks(const wf_server *s)
 {
     for (size_t i = 0; i < WF_LEN(all_marks); i++) {
         const struct marks *m = &all_marks[i];
-        if (mark_of(s, m->prefix) >= 0 && mark_of(s, m->suffix) >= 0 && mark_of(s, m->middle) >= 0) return m;
+        if (infill_mark_of(s, m->prefix) >= 0 && infill_mark_of(s, m->suffix) >= 0 &&
+            infill_mark_of(s, m->middle) >= 0)
+            return m;
     }
     return NULL;
 }
@@ -117,7 +119,7 @@ bool wf_infill_put(wf_job *j, const wf_json *prefix, const wf_json *suffix, cons
                    wf_text *out)
 {
     const struct weft_model_info *info = weft_model_info(j->server->model);
-    const struct marks *m = find_marks(j->server);
+    const struct marks *m = infill_find_marks(j->server);
     fill f = {.job = j, .out = out, .ok = true, .r = &j->refusal};
     int32_t *ids = NULL;
     size_t n = 0;
@@ -127,24 +129,25 @@ bool wf_infill_put(wf_job *j, const wf_json *prefix, const wf_json *suffix, cons
     wf_json_put_name(out, "prompt");
     wf_text_add(out, "[", 1);
     if (!weft_tokenize(j->server->model, "", 0, WEFT_TEXT_DEFAULT, &ids, &n) && n && ids[0] == info->bos)
-        add_id(&f, ids[0]);
+        infill_add_id(&f, ids[0]);
     weft_free(ids);
-    add_files(&f, m, files);
-    add_mark(&f, m->prefix);
-    add_string(&f, prefix, "input_prefix");
-    add_mark(&f, m->suffix);
-    add_string(&f, suffix, "input_suffix");
-    add_mark(&f, m->middle);
-    add_string(&f, begun, "prompt");
+    infill_add_files(&f, m, files);
+    infill_add_mark(&f, m->prefix);
+    infill_add_string(&f, prefix, "input_prefix");
+    infill_add_mark(&f, m->suffix);
+    infill_add_string(&f, suffix, "input_suffix");
+    infill_add_mark(&f, m->middle);
+    infill_add_string(&f, begun, "prompt");
     wf_text_add(out, "]", 1);
     return f.ok;
 }
 
-static bool translate(wf_job *j, const wf_json *body, wf_text *out)
+static bool infill_translate(wf_job *j, const wf_json *body, wf_text *out)
 {
     static const char *const lengths[] = {"n_predict", "max_tokens", "max_new_tokens", "num_predict",
                                           "max_output_tokens"};
     bool bounded = false;
+    j->params.may_only_cache = true; /* as editors ask with what stands around the cursor, before one types */
     if (!wf_fields_pass(body, WF_OF_INFILL, out, &j->refusal)) return false;
     for (size_t i = 0; i < WF_LEN(lengths); i++) bounded |= wf_field(body, lengths[i]) != NULL;
     if (!bounded) wf_json_put_name(out, "n_predict"), wf_text_add(out, "-1", 2);
@@ -155,7 +158,7 @@ static bool translate(wf_job *j, const wf_json *body, wf_text *out)
 /* ---- replies --------------------------------------------------------------------------------------------- */
 
 /* ended: as the last one. */
-static void put_content(const wf_choice *c, wf_slice text, bool ended, wf_text *out)
+static void infill_put_content(const wf_choice *c, wf_slice text, bool ended, wf_text *out)
 {
     const struct weft_event *e = &c->end;
     const wf_job *j = c->job;
@@ -174,30 +177,30 @@ static void put_content(const wf_choice *c, wf_slice text, bool ended, wf_text *
     wf_text_add(out, "}", 1);
 }
 
-static void put_reply(const wf_choice *c, wf_text *out)
+static void infill_put_reply(const wf_choice *c, wf_text *out)
 {
     const wf_text *text = &c->blocks.text;
-    put_content(c, (wf_slice){text->data ? text->data : "", text->len}, true, out);
+    infill_put_content(c, (wf_slice){text->data ? text->data : "", text->len}, true, out);
 }
 
-static void put_event(wf_choice *c, wf_slice text, bool ended)
+static void infill_put_event(wf_choice *c, wf_slice text, bool ended)
 {
     wf_text *out = &c->job->out;
     wf_text_add(out, "data: ", 6);
-    put_content(c, text, ended, out);
+    infill_put_content(c, text, ended, out);
     wf_text_add(out, "\n\n", 2);
 }
 
-static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
+static void infill_stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
 {
     (void)b; /* there is only text */
-    put_event(c, text, false);
+    infill_put_event(c, text, false);
 }
 
-static void stream_end(wf_choice *c, const wf_http_error *failed)
+static void infill_stream_end(wf_choice *c, const wf_http_error *failed)
 {
     if (!failed) {
-        put_event(c, (wf_slice){"", 0}, true);
+        infill_put_event(c, (wf_slice){"", 0}, true);
         return;
     }
     wf_text_add(&c->job->out, "data: ", 6);
@@ -205,17 +208,17 @@ static void stream_end(wf_choice *c, const wf_http_error *failed)
     wf_text_add(&c->job->out, "\n\n", 2);
 }
 
-const wf_face wf_face_infill = {.translate = translate,
-                                .put_refusal = wf_refusal_put,
-                                .put_reply = put_reply,
-                                .stream_type = WF_SSE_TYPE,
-                                .silence = ": waiting\n\n",
-                                .delta = stream_delta,
-                                .end = stream_end};
+const wf_api wf_api_infill = {.translate = infill_translate,
+                              .put_refusal = wf_refusal_put,
+                              .put_reply = infill_put_reply,
+                              .stream_type = WF_SSE_TYPE,
+                              .silence = ": waiting\n\n",
+                              .delta = infill_stream_delta,
+                              .end = infill_stream_end};
 
 /* ---- the server ------------------------------------------------------------------------------------------ */
 
-static void put_token(const wf_server *s, const char *name, int32_t id, wf_text *out)
+static void props_put_token(const wf_server *s, const char *name, int32_t id, wf_text *out)
 {
     char text[256] = "";
     size_t n = id < 0 ? 0 : WF_MIN(weft_token_text(s->model, id, WEFT_TEXT_DEFAULT, text, sizeof text), sizeof text);
@@ -237,8 +240,8 @@ bool wf_llama_props(wf_job *j, wf_text *out)
     wf_json_print(out, ",'total_slots':%u,'model_alias':%s,'model_path':%s,'modalities':{'vision':false,'audio':false}",
                   s->max_running, s->name, s->name);
     wf_text_print(out, ",\"build_info\":\"weft %s\"", weft_version());
-    put_token(s, "bos_token", m->bos, out);
-    put_token(s, "eos_token", m->eos, out);
+    props_put_token(s, "bos_token", m->bos, out);
+    props_put_token(s, "eos_token", m->eos, out);
     wf_json_put_name(out, "chat_template");
     wf_json_put_string(out, template ? template : "", template ? strlen(template) : 0);
     wf_text_add(out, "}", 1);

@@ -310,6 +310,12 @@ bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params
 
 /* ---- as chats of ours have it ---------------------------------------------------------------------------- */
 
+bool wf_has_type(const wf_json *v, const char *type)
+{
+    const char *is = wf_json_text(wf_json_get(v, "type"));
+    return is && !strcmp(is, type);
+}
+
 void wf_chat_put_call(const wf_json *call, const char *id, const char *arguments, wf_text *out)
 {
     wf_json_comma(out);

@@ -10,7 +10,7 @@
 /* ---- requests -------------------------------------------------------------------------------------------- */
 
 /* What the context of the server holds is there, whatever a request sets aside for itself. */
-static bool put_options(const wf_job *j, const wf_json *body, wf_text *out, wf_http_error *r)
+static bool ollama_put_options(const wf_job *j, const wf_json *body, wf_text *out, wf_http_error *r)
 {
     const wf_json *options = wf_field(body, "options"), *context = wf_field(options, "num_ctx");
     uint32_t most = j->server->context;
@@ -22,7 +22,7 @@ static bool put_options(const wf_job *j, const wf_json *body, wf_text *out, wf_h
     return !options || wf_fields_pass(options, WF_OF_OPTIONS, out, r);
 }
 
-static bool put_format(const wf_json *format, wf_text *out, wf_http_error *r)
+static bool ollama_put_format(const wf_json *format, wf_text *out, wf_http_error *r)
 {
     const char *word = wf_json_text(format);
     if (!format || (word && !*word)) return true;
@@ -39,7 +39,7 @@ static bool put_format(const wf_json *format, wf_text *out, wf_http_error *r)
 }
 
 /* Some members have other names here. */
-static bool put_message(const wf_json *m, wf_text *out, wf_http_error *r)
+static bool ollama_put_message(const wf_json *m, wf_text *out, wf_http_error *r)
 {
     static const char *const names[][2] = {{"thinking", "reasoning_content"}, {"tool_name", "name"}};
     if (wf_json_count(wf_field(m, "images")))
@@ -57,20 +57,20 @@ static bool put_message(const wf_json *m, wf_text *out, wf_http_error *r)
     return true;
 }
 
-static bool put_chat(const wf_json *body, wf_text *out, wf_http_error *r)
+static bool ollama_put_chat(const wf_json *body, wf_text *out, wf_http_error *r)
 {
     const wf_json *messages = wf_field(body, "messages");
     bool ok = true;
     if (messages && !wf_json_is(messages, WF_JSON_LIST))
         return wf_refuse(r, 400, "messages", "messages must be a list");
     wf_json_print(out, ",'messages':[");
-    for (size_t i = 0; ok && i < wf_json_count(messages); i++) ok = put_message(wf_json_at(messages, i), out, r);
+    for (size_t i = 0; ok && i < wf_json_count(messages); i++) ok = ollama_put_message(wf_json_at(messages, i), out, r);
     wf_text_add(out, "]", 1);
     return ok;
 }
 
 /* A chat of one message, or a text to go on with where the request or the model wants no template. */
-static bool put_prompt(wf_job *j, const wf_json *body, wf_text *out, wf_http_error *r)
+static bool ollama_put_prompt(wf_job *j, const wf_json *body, wf_text *out, wf_http_error *r)
 {
     const wf_json *prompt = wf_field(body, "prompt"), *system = wf_field(body, "system"), *raw = wf_field(body, "raw"),
                   *suffix = wf_field(body, "suffix");
@@ -95,34 +95,34 @@ static bool put_prompt(wf_job *j, const wf_json *body, wf_text *out, wf_http_err
     return true;
 }
 
-static void put_loaded(wf_job *j);
+static void ollama_put_loaded(wf_job *j);
 
-static bool translate(wf_job *j, const wf_json *body, wf_text *out)
+static bool ollama_translate(wf_job *j, const wf_json *body, wf_text *out)
 {
     wf_http_error *r = &j->refusal;
     bool chat = j->route->chat;
     const wf_json *model = wf_field(body, "model"), *stream = wf_field(body, "stream"),
                   *asked = wf_field(body, chat ? "messages" : "prompt");
     if (!wf_fields_pass(body, chat ? WF_OF_OLLAMA : WF_OF_OLLAMA | WF_OF_GENERATE, out, r) ||
-        !wf_model_check(j, body, r) || !put_options(j, body, out, r))
+        !wf_model_check(j, body, r) || !ollama_put_options(j, body, out, r))
         return false;
     if (!asked || (asked->kind == (chat ? WF_JSON_LIST : WF_JSON_STRING) && !asked->n)) {
-        put_loaded(j); /* what clients send to have the model loaded */
+        ollama_put_loaded(j); /* what clients send to have the model loaded */
         return true;
     }
     if (model) wf_json_put_member(out, "model", model);
     wf_json_put_name(out, "stream");
     if (stream) wf_json_put(out, stream);
     else wf_text_add(out, "true", 4);
-    return put_format(wf_field(body, "format"), out, r) &&
-           (chat ? put_chat(body, out, r) : put_prompt(j, body, out, r));
+    return ollama_put_format(wf_field(body, "format"), out, r) &&
+           (chat ? ollama_put_chat(body, out, r) : ollama_put_prompt(j, body, out, r));
 }
 
 /* ---- replies --------------------------------------------------------------------------------------------- */
 
-static void put_refusal(wf_text *out, const wf_http_error *r) { wf_json_print(out, "{'error':%s}", r->message); }
+static void ollama_put_refusal(wf_text *out, const wf_http_error *r) { wf_json_print(out, "{'error':%s}", r->message); }
 
-static void put_time(int64_t seconds, wf_text *out)
+static void ollama_put_time(int64_t seconds, wf_text *out)
 {
     char text[32] = "";
     time_t at = (time_t)seconds;
@@ -132,11 +132,11 @@ static void put_time(int64_t seconds, wf_text *out)
 }
 
 /* A reply, or a line, with these texts: up to what else a message has. calls: JSON, or n is 0. */
-static void put_message_of(const wf_job *j, wf_slice text, wf_slice thoughts, wf_slice calls, wf_text *out)
+static void ollama_put_message_of(const wf_job *j, wf_slice text, wf_slice thoughts, wf_slice calls, wf_text *out)
 {
     bool chat = j->route->chat;
     wf_json_print(out, "{'model':%s,'created_at':", *j->params.model ? j->params.model : j->server->name);
-    put_time(j->created, out);
+    ollama_put_time(j->created, out);
     wf_json_print(out, chat ? ",'message':{'role':'assistant','content':%.*s" : ",'response':%.*s", (int)text.n,
                   text.p);
     if (thoughts.n) wf_json_print(out, ",'thinking':%.*s", (int)thoughts.n, thoughts.p);
@@ -145,7 +145,7 @@ static void put_message_of(const wf_job *j, wf_slice text, wf_slice thoughts, wf
 }
 
 /* What the last line has, and a whole reply. */
-static void put_end(const wf_choice *c, wf_text *out)
+static void ollama_put_end(const wf_choice *c, wf_text *out)
 {
     const struct weft_event *e = &c->end;
     wf_json_print(out, ",'done':true,'done_reason':%s", wf_reply_finish_of(e->finish, 0));
@@ -155,17 +155,17 @@ static void put_end(const wf_choice *c, wf_text *out)
     wf_json_print(out, ",'eval_count':%u,'eval_duration':%llu}", e->n_generated, (unsigned long long)e->decode_ns);
 }
 
-static void put_loaded(wf_job *j)
+static void ollama_put_loaded(wf_job *j)
 {
     const wf_slice none = {"", 0};
-    put_message_of(j, none, none, none, &j->out);
+    ollama_put_message_of(j, none, none, none, &j->out);
     wf_json_print(&j->out, ",'done':true,'done_reason':'load'}");
     wf_text_add(&j->out, "\n", 1);
     j->written = true;
 }
 
 /* Of calls only: texts are put together. */
-static void put_block(const wf_choice *c, const wf_block *b, wf_text *out)
+static void ollama_put_block(const wf_choice *c, const wf_block *b, wf_text *out)
 {
     (void)c;
     wf_json_print(out, "{'id':%.*s,'function':{'name':%.*s,'arguments':", (int)b->id.n, b->id.p, (int)b->name.n,
@@ -174,63 +174,64 @@ static void put_block(const wf_choice *c, const wf_block *b, wf_text *out)
     wf_text_add(out, "}}", 2);
 }
 
-static wf_slice slice_of(const wf_text *t) { return (wf_slice){t->data ? t->data : "", t->len}; }
+static wf_slice ollama_slice_of(const wf_text *t) { return (wf_slice){t->data ? t->data : "", t->len}; }
 
-static void put_reply(const wf_choice *c, wf_text *out)
+static void ollama_put_reply(const wf_choice *c, wf_text *out)
 {
     const wf_blocks *b = &c->blocks;
-    put_message_of(c->job, slice_of(&b->text), slice_of(&b->thoughts), slice_of(&b->done), out);
-    put_end(c, out);
+    ollama_put_message_of(c->job, ollama_slice_of(&b->text), ollama_slice_of(&b->thoughts), ollama_slice_of(&b->done),
+                          out);
+    ollama_put_end(c, out);
 }
 
-static void stream_line(wf_choice *c, wf_slice text, wf_slice thoughts, wf_slice calls)
+static void ollama_stream_line(wf_choice *c, wf_slice text, wf_slice thoughts, wf_slice calls)
 {
-    put_message_of(c->job, text, thoughts, calls, &c->job->out);
+    ollama_put_message_of(c->job, text, thoughts, calls, &c->job->out);
     wf_json_print(&c->job->out, ",'done':false}");
     wf_text_add(&c->job->out, "\n", 1);
 }
 
-static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
+static void ollama_stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
 {
     const wf_slice none = {"", 0};
-    if (b->kind == WF_BLOCK_TEXT) stream_line(c, text, none, none);
-    if (b->kind == WF_BLOCK_THOUGHT) stream_line(c, none, text, none);
+    if (b->kind == WF_BLOCK_TEXT) ollama_stream_line(c, text, none, none);
+    if (b->kind == WF_BLOCK_THOUGHT) ollama_stream_line(c, none, text, none);
 }
 
 /* A call is one line. */
-static void stream_block_begin(wf_choice *c, const wf_block *b)
+static void ollama_stream_block_begin(wf_choice *c, const wf_block *b)
 {
     const wf_slice none = {"", 0};
     wf_text call = {0};
     if (b->kind != WF_BLOCK_CALL) return;
-    put_block(c, b, &call);
-    stream_line(c, none, none, slice_of(&call));
+    ollama_put_block(c, b, &call);
+    ollama_stream_line(c, none, none, ollama_slice_of(&call));
     c->job->out.failed |= call.failed;
     free(call.data);
 }
 
-static void stream_end(wf_choice *c, const wf_http_error *failed)
+static void ollama_stream_end(wf_choice *c, const wf_http_error *failed)
 {
     const wf_slice none = {"", 0};
     wf_text *out = &c->job->out;
-    if (failed) put_refusal(out, failed);
-    if (!failed) put_message_of(c->job, none, none, none, out), put_end(c, out);
+    if (failed) ollama_put_refusal(out, failed);
+    if (!failed) ollama_put_message_of(c->job, none, none, none, out), ollama_put_end(c, out);
     wf_text_add(out, "\n", 1);
 }
 
-const wf_face wf_face_ollama = {.translate = translate,
-                                .put_refusal = put_refusal,
-                                .put_block = put_block,
-                                .put_reply = put_reply,
-                                .stream_type = "application/x-ndjson",
-                                .silence = " ", /* stands before the next line, where JSON may have it */
-                                .block_begin = stream_block_begin,
-                                .delta = stream_delta,
-                                .end = stream_end};
+const wf_api wf_api_ollama = {.translate = ollama_translate,
+                              .put_refusal = ollama_put_refusal,
+                              .put_block = ollama_put_block,
+                              .put_reply = ollama_put_reply,
+                              .stream_type = "application/x-ndjson",
+                              .silence = " ", /* stands before the next line, where JSON may have it */
+                              .block_begin = ollama_stream_block_begin,
+                              .delta = ollama_stream_delta,
+                              .end = ollama_stream_end};
 
 /* ---- the model ------------------------------------------------------------------------------------------- */
 
-static void put_details(const wf_server *s, wf_text *out)
+static void ollama_put_details(const wf_server *s, wf_text *out)
 {
     const struct weft_model_info *m = weft_model_info(s->model);
     char size[32];
@@ -243,7 +244,7 @@ static void put_details(const wf_server *s, wf_text *out)
 }
 
 /* The digest only tells models apart. */
-static void put_card(const wf_server *s, const char *name, wf_text *out)
+static void ollama_put_card(const wf_server *s, const char *name, wf_text *out)
 {
     const struct weft_model_info *m = weft_model_info(s->model);
     uint64_t h = wf_hash(m->path, strlen(m->path)) ^ m->file_bytes;
@@ -251,7 +252,7 @@ static void put_card(const wf_server *s, const char *name, wf_text *out)
     wf_json_print(out, "{'name':%s,'model':%s,'size':%llu", name, name, (unsigned long long)m->file_bytes);
     wf_text_print(out, ",\"digest\":\"%016llx%016llx%016llx%016llx\",", (unsigned long long)h, (unsigned long long)~h,
                   (unsigned long long)(h * 3), (unsigned long long)(h * 5));
-    put_details(s, out);
+    ollama_put_details(s, out);
 }
 
 bool wf_ollama_tags(wf_job *j, wf_text *out)
@@ -259,9 +260,9 @@ bool wf_ollama_tags(wf_job *j, wf_text *out)
     wf_server *s = j->server;
     wf_json_print(out, "{'models':[");
     for (size_t i = 0; i < s->n_names; i++) {
-        put_card(s, s->names[i], out);
+        ollama_put_card(s, s->names[i], out);
         wf_json_put_name(out, "modified_at");
-        put_time(s->started, out);
+        ollama_put_time(s->started, out);
         wf_text_add(out, "}", 1);
     }
     wf_text_add(out, "]}", 2);
@@ -272,10 +273,10 @@ bool wf_ollama_tags(wf_job *j, wf_text *out)
 bool wf_ollama_ps(wf_job *j, wf_text *out)
 {
     wf_json_print(out, "{'models':[");
-    put_card(j->server, j->server->name, out);
+    ollama_put_card(j->server, j->server->name, out);
     wf_json_print(out, ",'context_length':%u,'size_vram':%llu,'expires_at':", j->server->context,
                   (unsigned long long)weft_model_info(j->server->model)->weight_bytes);
-    put_time(j->created + 86400, out);
+    ollama_put_time(j->created + 86400, out);
     wf_text_add(out, "}]}", 3);
     return true;
 }
@@ -295,9 +296,9 @@ bool wf_ollama_show(wf_job *j, wf_text *out)
     const struct weft_model_info *m = weft_model_info(s->model);
     const char *template = s->p.chat_template ? s->p.chat_template : m->chat_template;
     wf_json_print(out, "{'modelfile':'','parameters':'','template':%s,'modified_at':", template ? template : "");
-    put_time(s->started, out);
+    ollama_put_time(s->started, out);
     wf_text_add(out, ",", 1);
-    put_details(s, out);
+    ollama_put_details(s, out);
     wf_json_print(out, ",'capabilities':['completion'");
     if (s->chat.calls) wf_json_print(out, ",'tools'");
     if (s->chat.thoughts) wf_json_print(out, ",'thinking'");

@@ -378,7 +378,7 @@ static bool read_own(wf_job *j, const wf_json *body)
            read_bias(s, body, p, r) &&
            (!ids || wf_ids_read(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
            (p->chat ? wf_chat_read(s, body, p, r) : read_prompts(s, body, p, r)) &&
-           wf_format_begin(p, r) && check_size(s, j->route->face->translate, p, r) &&
+           wf_format_begin(p, r) && check_size(s, j->route->api->translate, p, r) &&
            drop_texts(p);
 }
 
@@ -388,7 +388,7 @@ static wf_json *translate(wf_job *j, const wf_json *body)
     wf_text text = {0};
     wf_json *own = NULL;
     wf_text_add(&text, "{", 1);
-    bool ok = j->route->face->translate(j, body, &text);
+    bool ok = j->route->api->translate(j, body, &text);
     wf_text_add(&text, "}", 1);
     if (ok && text.failed) wf_refuse(&j->refusal, 500, "", "out of memory for the request");
     else if (ok && !j->written) own = parse_body(text.data, text.len, WF_JSON_UNIQUE, &j->refusal);
@@ -399,7 +399,7 @@ static wf_json *translate(wf_job *j, const wf_json *body)
 bool wf_params_read(wf_job *j, const wf_json *body)
 {
     j->params.chat = j->route->chat;
-    if (!j->route->face->translate) return read_own(j, body);
+    if (!j->route->api->translate) return read_own(j, body);
     wf_json *own = translate(j, body);
     bool ok = j->written || (own && read_own(j, own));
     wf_json_free(own);
@@ -427,6 +427,7 @@ void wf_params_free(wf_params *p)
     free(p->bias);
     free(p->tool_types.data);
     free(p->grammar_text.data);
+    free(p->echoed.data);
 }
 
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice)

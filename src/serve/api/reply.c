@@ -124,12 +124,12 @@ static void write_choices(wf_job *j)
         for (size_t t = 0; t < c->n_tokens; t++) c->generated += !c->tokens[t].prompt;
         c->cached = c->end.n_cached;
         wf_json_comma(&j->out);
-        if (!j->route->face->put_reply) {
+        if (!j->route->api->put_reply) {
             put_choice(j, c, &j->out);
             continue;
         }
         j->out.failed |= !wf_blocks_feed(c, c->text ? c->text : "", c->n_text, true);
-        j->route->face->put_reply(c, &j->out);
+        j->route->api->put_reply(c, &j->out);
         wf_blocks_free(c);
     }
     if (!j->refusal.status) has_room(j, made_of);
@@ -138,7 +138,7 @@ static void write_choices(wf_job *j)
 void wf_reply_write(wf_job *j)
 {
     j->written = true;
-    if (j->route->face->put_reply) {
+    if (j->route->api->put_reply) {
         write_choices(j);
         return;
     }

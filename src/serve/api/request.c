@@ -159,7 +159,7 @@ static void send_text(wf_job *j, int status, const char *type, wf_text text)
 static void send_refusal(wf_job *j, const wf_http_error *r)
 {
     wf_text text = {0};
-    (j->route && j->route->face ? j->route->face->put_refusal : wf_refusal_put)(&text, r);
+    (j->route && j->route->api ? j->route->api->put_refusal : wf_refusal_put)(&text, r);
     send_text(j, r->status, "application/json", text);
 }
 
@@ -208,7 +208,7 @@ static void send_stream(wf_job *j)
     j->sent_ns = wf_now_ns();
     add_field(&reply.fields, "Cache-Control", "no-cache");
     add_field(&reply.fields, "X-Accel-Buffering", "no"); /* tells nginx not to buffer */
-    send_reply(j, 200, j->route->face->stream_type, &reply);
+    send_reply(j, 200, j->route->api->stream_type, &reply);
 }
 
 /* What has come of its sequences, once all has. */

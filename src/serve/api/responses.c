@@ -12,13 +12,7 @@ typedef struct writer { /* of messages; the texts are those of an assistant's th
     wf_http_error *r;
 } writer;
 
-static bool has_type(const wf_json *v, const char *type)
-{
-    const char *is = wf_json_text(wf_json_get(v, "type"));
-    return is && !strcmp(is, type);
-}
-
-static void put_list(wf_text *out, const char *name, wf_text *list)
+static void responses_put_list(wf_text *out, const char *name, wf_text *list)
 {
     if (!list->len) return;
     wf_json_put_name(out, name);
@@ -28,16 +22,16 @@ static void put_list(wf_text *out, const char *name, wf_text *list)
 }
 
 /* Writes the assistant's message, if one goes on. */
-static void flush(writer *w)
+static void responses_flush(writer *w)
 {
     wf_text *all[] = {&w->content, &w->thoughts, &w->calls};
     if (w->content.len || w->thoughts.len || w->calls.len) {
         wf_json_comma(w->out);
         wf_json_print(w->out, "{'role':'assistant'");
-        put_list(w->out, "content", &w->content);
+        responses_put_list(w->out, "content", &w->content);
         if (w->thoughts.len)
             wf_json_print(w->out, ",'reasoning_content':%.*s", (int)w->thoughts.len, w->thoughts.data);
-        put_list(w->out, "tool_calls", &w->calls);
+        responses_put_list(w->out, "tool_calls", &w->calls);
         wf_text_add(w->out, "}", 1);
     }
     for (size_t i = 0; i < WF_LEN(all); i++) {
@@ -48,7 +42,7 @@ static void flush(writer *w)
 }
 
 /* Parts of content, without brackets: another type than text is refused where contents are read. */
-static void put_parts(const wf_json *content, wf_text *out)
+static void responses_put_parts(const wf_json *content, wf_text *out)
 {
     if (wf_json_is(content, WF_JSON_STRING)) {
         wf_json_comma(out);
@@ -56,7 +50,7 @@ static void put_parts(const wf_json *content, wf_text *out)
     }
     WF_JSON_EACH(part, content) {
         wf_json_comma(out);
-        if (has_type(part, "input_text") || has_type(part, "output_text")) {
+        if (wf_has_type(part, "input_text") || wf_has_type(part, "output_text")) {
             wf_json_print(out, "{'type':'text'");
             wf_json_put_member(out, "text", wf_json_get(part, "text"));
             wf_text_add(out, "}", 1);
@@ -64,57 +58,57 @@ static void put_parts(const wf_json *content, wf_text *out)
     }
 }
 
-static bool put_message(writer *w, const wf_json *item)
+static bool responses_put_message(writer *w, const wf_json *item)
 {
     const wf_json *role = wf_json_get(item, "role"), *content = wf_field(item, "content");
     if (content && !wf_json_is(content, WF_JSON_STRING) && !wf_json_is(content, WF_JSON_LIST))
         return wf_refuse(w->r, 400, "input", "content of a message must be a string or a list of parts");
     bool assistant = wf_json_text(role) && !strcmp(wf_json_text(role), "assistant");
-    if (!assistant || w->content.len || w->calls.len) flush(w);
+    if (!assistant || w->content.len || w->calls.len) responses_flush(w);
     if (assistant) {
-        put_parts(content, &w->content);
+        responses_put_parts(content, &w->content);
         return true;
     }
     wf_json_comma(w->out);
     wf_text_add(w->out, "{", 1);
     wf_json_put_member(w->out, "role", role);
     wf_json_print(w->out, ",'content':[");
-    put_parts(content, w->out);
+    responses_put_parts(content, w->out);
     wf_text_add(w->out, "]}", 2);
     return true;
 }
 
-static void put_result(writer *w, const wf_json *item)
+static void responses_put_result(writer *w, const wf_json *item)
 {
-    flush(w);
+    responses_flush(w);
     wf_json_comma(w->out);
     wf_json_print(w->out, "{'role':'tool'");
     wf_json_put_member(w->out, "tool_call_id", wf_json_get(item, "call_id"));
     wf_json_print(w->out, ",'content':[");
-    put_parts(wf_json_get(item, "output"), w->out);
+    responses_put_parts(wf_json_get(item, "output"), w->out);
     wf_text_add(w->out, "]}", 2);
 }
 
 /* Their text or, where there is none, its summary. */
-static void add_thoughts(writer *w, const wf_json *item)
+static void responses_add_thoughts(writer *w, const wf_json *item)
 {
     const wf_json *content = wf_field(item, "content"), *list = content ? content : wf_field(item, "summary");
-    if (w->content.len || w->calls.len) flush(w);
+    if (w->content.len || w->calls.len) responses_flush(w);
     WF_JSON_EACH(part, list) {
         const wf_json *text = wf_json_get(part, "text");
         if (wf_json_bytes(text)) wf_text_add(&w->thoughts, text->text, text->n);
     }
 }
 
-static bool put_item(writer *w, const wf_json *item)
+static bool responses_put_item(writer *w, const wf_json *item)
 {
     const char *type = wf_json_text(wf_json_get(item, "type"));
     if (!type && !wf_json_get(item, "role"))
         return wf_refuse(w->r, 400, "input", "each item of input must be an object with a type, or a role");
-    if (!type || !strcmp(type, "message")) return put_message(w, item);
+    if (!type || !strcmp(type, "message")) return responses_put_message(w, item);
     if (!strcmp(type, "function_call")) wf_chat_put_call(item, "call_id", "arguments", &w->calls);
-    else if (!strcmp(type, "function_call_output")) put_result(w, item);
-    else if (!strcmp(type, "reasoning")) add_thoughts(w, item);
+    else if (!strcmp(type, "function_call_output")) responses_put_result(w, item);
+    else if (!strcmp(type, "reasoning")) responses_add_thoughts(w, item);
     else
         return wf_refuse(w->r, WF_UNSUPPORTED, "input",
                          "items of type '%.40s' are not supported, only message, reasoning, function_call and "
@@ -123,7 +117,7 @@ static bool put_item(writer *w, const wf_json *item)
     return true;
 }
 
-static bool put_input(const wf_json *body, wf_text *out, wf_http_error *r)
+static bool responses_put_input(const wf_json *body, wf_text *out, wf_http_error *r)
 {
     const wf_json *input = wf_field(body, "input"), *system = wf_field(body, "instructions");
     writer w = {.out = out, .r = r};
@@ -137,13 +131,13 @@ static bool put_input(const wf_json *body, wf_text *out, wf_http_error *r)
     if (system) wf_json_print(out, "{'role':'system','content':%s}", system->text);
     if (wf_json_is(input, WF_JSON_STRING)) wf_json_comma(out);
     if (wf_json_is(input, WF_JSON_STRING)) wf_json_print(out, "{'role':'user','content':%s}", input->text);
-    for (size_t i = 0; ok && i < wf_json_count(input); i++) ok = put_item(&w, wf_json_at(input, i));
-    flush(&w);
+    for (size_t i = 0; ok && i < wf_json_count(input); i++) ok = responses_put_item(&w, wf_json_at(input, i));
+    responses_flush(&w);
     wf_text_add(out, "]", 1);
     return ok;
 }
 
-static bool put_tools(const wf_json *body, wf_text *out, wf_http_error *r)
+static bool responses_put_tools(const wf_json *body, wf_text *out, wf_http_error *r)
 {
     const wf_json *tools = wf_field(body, "tools"), *choice = wf_field(body, "tool_choice");
     if (tools && !wf_json_is(tools, WF_JSON_LIST)) return wf_refuse(r, 400, "tools", "tools must be a list");
@@ -157,7 +151,7 @@ static bool put_tools(const wf_json *body, wf_text *out, wf_http_error *r)
         wf_chat_put_tool(tool, "parameters", out);
     }
     if (tools) wf_text_add(out, "]", 1);
-    if (has_type(choice, "function")) wf_chat_put_choice(choice, out);
+    if (wf_has_type(choice, "function")) wf_chat_put_choice(choice, out);
     else if (wf_json_is(choice, WF_JSON_STRING)) wf_json_put_member(out, "tool_choice", choice);
     else if (choice)
         return wf_refuse(r, WF_UNSUPPORTED, "tool_choice",
@@ -166,7 +160,7 @@ static bool put_tools(const wf_json *body, wf_text *out, wf_http_error *r)
 }
 
 /* Objects whose members are fields of chats. */
-static bool put_members(const wf_json *body, wf_text *out, wf_http_error *r)
+static bool responses_put_members(const wf_json *body, wf_text *out, wf_http_error *r)
 {
     static const struct {
         const char *object, *member, *as; /* as NULL: it changes no answer */
@@ -192,7 +186,21 @@ static bool put_members(const wf_json *body, wf_text *out, wf_http_error *r)
     return true;
 }
 
-static bool translate(wf_job *j, const wf_json *body, wf_text *out)
+static bool responses_keep_echo(const wf_json *body, wf_params *p, wf_http_error *r)
+{
+    static const char *const members[][2] = {
+        {"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"}, {"tool_choice", "\"auto\""},
+        {"tools", "[]"}};
+    for (size_t i = 0; i < WF_LEN(members); i++) {
+        const wf_json *v = wf_field(body, members[i][0]);
+        wf_text_print(&p->echoed, ",\"%s\":", members[i][0]);
+        if (v) wf_json_put(&p->echoed, v);
+        else wf_text_add(&p->echoed, members[i][1], strlen(members[i][1]));
+    }
+    return !p->echoed.failed || wf_refuse(r, 500, "", "out of memory for the request");
+}
+
+static bool responses_translate(wf_job *j, const wf_json *body, wf_text *out)
 {
     wf_http_error *r = &j->refusal;
     if (!wf_fields_pass(body, WF_OF_RESPONSES, out, r)) return false;
@@ -201,13 +209,14 @@ static bool translate(wf_job *j, const wf_json *body, wf_text *out)
             return wf_refuse(r, WF_UNSUPPORTED, "include",
                              "include with '%.40s' is not supported: leave it out; thoughts come as they are",
                              wf_json_text(one) ? one->text : "");
-    return put_members(body, out, r) && put_tools(body, out, r) && put_input(body, out, r);
+    return responses_put_members(body, out, r) && responses_put_tools(body, out, r) &&
+           responses_put_input(body, out, r) && responses_keep_echo(body, &j->params, r);
 }
 
 /* ---- replies --------------------------------------------------------------------------------------------- */
 
 /* An item without its content or arguments, and without what closes it. */
-static void put_item_head(const wf_choice *c, const wf_block *b, const char *status, wf_text *out)
+static void responses_put_item_head(const wf_choice *c, const wf_block *b, const char *status, wf_text *out)
 {
     static const char *const kinds[][2] = {[WF_BLOCK_TEXT] = {"msg", "message"},
                                            [WF_BLOCK_THOUGHT] = {"rs", "reasoning"},
@@ -220,26 +229,26 @@ static void put_item_head(const wf_choice *c, const wf_block *b, const char *sta
         wf_json_print(out, ",'call_id':%.*s,'name':%.*s", (int)b->id.n, b->id.p, (int)b->name.n, b->name.p);
 }
 
-static void put_part(const wf_block *b, wf_slice text, wf_text *out)
+static void responses_put_part(const wf_block *b, wf_slice text, wf_text *out)
 {
     if (b->kind == WF_BLOCK_TEXT)
         wf_json_print(out, "{'type':'output_text','annotations':[],'logprobs':[],'text':%.*s}", (int)text.n, text.p);
     else wf_json_print(out, "{'type':'reasoning_text','text':%.*s}", (int)text.n, text.p);
 }
 
-static void put_block(const wf_choice *c, const wf_block *b, wf_text *out)
+static void responses_put_block(const wf_choice *c, const wf_block *b, wf_text *out)
 {
-    put_item_head(c, b, "completed", out);
+    responses_put_item_head(c, b, "completed", out);
     if (b->kind == WF_BLOCK_CALL) {
         wf_json_print(out, ",'arguments':%.*s}", (int)b->text.n, b->text.p);
         return;
     }
     wf_json_print(out, ",'content':[");
-    put_part(b, b->text, out);
+    responses_put_part(b, b->text, out);
     wf_text_add(out, "]}", 2);
 }
 
-static void put_usage(const wf_choice *c, wf_text *out)
+static void responses_put_usage(const wf_choice *c, wf_text *out)
 {
     size_t input = c->job->params.prompts[0].n;
     wf_json_print(out,
@@ -249,7 +258,7 @@ static void put_usage(const wf_choice *c, wf_text *out)
 }
 
 /* status NULL: as it has ended. */
-static void put_response(const wf_choice *c, const char *status, const wf_http_error *failed, wf_text *out)
+static void responses_put_response(const wf_choice *c, const char *status, const wf_http_error *failed, wf_text *out)
 {
     const wf_job *j = c->job;
     const wf_params *p = &j->params;
@@ -262,22 +271,22 @@ static void put_response(const wf_choice *c, const char *status, const wf_http_e
     wf_json_print(out, ",'incomplete_details':");
     if (cut) wf_json_print(out, "{'reason':'max_output_tokens'}");
     else wf_text_add(out, "null", 4);
-    wf_json_print(out, ",'instructions':null,'metadata':{},'parallel_tool_calls':%hhd,'previous_response_id':null",
-                  (bool)!p->one_call);
-    wf_json_print(out, ",'store':false,'temperature':%.6g,'top_p':%.6g,'tool_choice':'auto','tools':[],'output':[",
-                  (double)p->sampling.temperature, (double)p->sampling.top_p);
+    wf_text_add(out, p->echoed.data, p->echoed.len);
+    wf_json_print(out, ",'parallel_tool_calls':%hhd,'previous_response_id':null,'store':false,'temperature':%.6g,"
+                  "'top_p':%.6g,'output':[",
+                  (bool)!p->one_call, (double)p->sampling.temperature, (double)p->sampling.top_p);
     wf_text_add(out, c->blocks.done.data, c->blocks.done.len);
     wf_json_print(out, "],'usage':");
-    if (ended) put_usage(c, out);
+    if (ended) responses_put_usage(c, out);
     else wf_text_add(out, "null", 4);
     wf_text_add(out, "}", 1);
 }
 
-static void put_reply(const wf_choice *c, wf_text *out) { put_response(c, NULL, NULL, out); }
+static void responses_put_reply(const wf_choice *c, wf_text *out) { responses_put_response(c, NULL, NULL, out); }
 
 /* ---- streams --------------------------------------------------------------------------------------------- */
 
-static wf_text *begin_event(wf_choice *c, const char *type)
+static wf_text *responses_begin_event(wf_choice *c, const char *type)
 {
     wf_text *out = &c->job->out;
     wf_text_print(out, "event: response.%s\ndata: {\"type\":\"response.%s\",\"sequence_number\":%u", type, type,
@@ -285,96 +294,96 @@ static wf_text *begin_event(wf_choice *c, const char *type)
     return out;
 }
 
-static void end_event(wf_text *out) { wf_text_add(out, "}\n\n", 3); }
+static void responses_end_event(wf_text *out) { wf_text_add(out, "}\n\n", 3); }
 
 /* One of the whole response. */
-static void put_state(wf_choice *c, const char *type, const char *status, const wf_http_error *failed)
+static void responses_put_state(wf_choice *c, const char *type, const char *status, const wf_http_error *failed)
 {
-    wf_text *out = begin_event(c, type);
+    wf_text *out = responses_begin_event(c, type);
     wf_json_put_name(out, "response");
-    put_response(c, status, failed, out);
-    end_event(out);
+    responses_put_response(c, status, failed, out);
+    responses_end_event(out);
 }
 
-static void stream_begin(wf_choice *c)
+static void responses_stream_begin(wf_choice *c)
 {
-    put_state(c, "created", "in_progress", NULL);
-    put_state(c, "in_progress", "in_progress", NULL);
+    responses_put_state(c, "created", "in_progress", NULL);
+    responses_put_state(c, "in_progress", "in_progress", NULL);
 }
 
 /* One of an item, up to what is new; of its only part, unless it is a call. */
-static wf_text *begin_part(wf_choice *c, const wf_block *b, const char *type)
+static wf_text *responses_begin_part(wf_choice *c, const wf_block *b, const char *type)
 {
     static const char *const ids[] = {[WF_BLOCK_TEXT] = "msg", [WF_BLOCK_THOUGHT] = "rs", [WF_BLOCK_CALL] = "fc"};
-    wf_text *out = begin_event(c, type);
+    wf_text *out = responses_begin_event(c, type);
     wf_text_print(out, ",\"item_id\":\"%s_%s%u\",\"output_index\":%u", ids[b->kind], c->job->id, b->index, b->index);
     if (b->kind != WF_BLOCK_CALL) wf_json_print(out, ",'content_index':0");
     return out;
 }
 
-static void stream_block_begin(wf_choice *c, const wf_block *b)
+static void responses_stream_block_begin(wf_choice *c, const wf_block *b)
 {
-    wf_text *out = begin_event(c, "output_item.added");
+    wf_text *out = responses_begin_event(c, "output_item.added");
     wf_json_print(out, ",'output_index':%u,'item':", b->index);
-    put_item_head(c, b, "in_progress", out);
+    responses_put_item_head(c, b, "in_progress", out);
     wf_json_print(out, b->kind == WF_BLOCK_CALL ? ",'arguments':''}" : ",'content':[]}");
-    end_event(out);
+    responses_end_event(out);
     if (b->kind == WF_BLOCK_CALL) return;
-    begin_part(c, b, "content_part.added");
+    responses_begin_part(c, b, "content_part.added");
     wf_json_put_name(out, "part");
-    put_part(b, (wf_slice){"", 0}, out);
-    end_event(out);
+    responses_put_part(b, (wf_slice){"", 0}, out);
+    responses_end_event(out);
 }
 
-static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
+static void responses_stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
 {
-    wf_text *out = begin_part(c, b,
+    wf_text *out = responses_begin_part(c, b,
                               b->kind == WF_BLOCK_TEXT      ? "output_text.delta"
                               : b->kind == WF_BLOCK_THOUGHT ? "reasoning_text.delta"
                                                             : "function_call_arguments.delta");
     if (b->kind == WF_BLOCK_TEXT) wf_json_print(out, ",'logprobs':[]");
     wf_json_print(out, ",'delta':%.*s", (int)text.n, text.p);
-    end_event(out);
+    responses_end_event(out);
 }
 
-static void stream_block_end(wf_choice *c, const wf_block *b)
+static void responses_stream_block_end(wf_choice *c, const wf_block *b)
 {
     bool text = b->kind == WF_BLOCK_TEXT, call = b->kind == WF_BLOCK_CALL;
-    wf_text *out =
-        begin_part(c, b, text ? "output_text.done" : call ? "function_call_arguments.done" : "reasoning_text.done");
+    const char *type = text ? "output_text.done" : call ? "function_call_arguments.done" : "reasoning_text.done";
+    wf_text *out = responses_begin_part(c, b, type);
     if (text) wf_json_print(out, ",'logprobs':[]");
     if (call) wf_json_print(out, ",'name':%.*s", (int)b->name.n, b->name.p);
     wf_json_put_name(out, call ? "arguments" : "text");
     wf_json_put_string(out, b->text.p, b->text.n);
-    end_event(out);
+    responses_end_event(out);
     if (!call) {
-        begin_part(c, b, "content_part.done");
+        responses_begin_part(c, b, "content_part.done");
         wf_json_put_name(out, "part");
-        put_part(b, b->text, out);
-        end_event(out);
+        responses_put_part(b, b->text, out);
+        responses_end_event(out);
     }
-    begin_event(c, "output_item.done");
+    responses_begin_event(c, "output_item.done");
     wf_json_print(out, ",'output_index':%u,'item':", b->index);
-    put_block(c, b, out);
-    end_event(out);
+    responses_put_block(c, b, out);
+    responses_end_event(out);
 }
 
-static void stream_end(wf_choice *c, const wf_http_error *failed)
+static void responses_stream_end(wf_choice *c, const wf_http_error *failed)
 {
     bool cut = !failed && c->end.finish != WEFT_FINISH_STOP;
-    put_state(c, failed ? "failed" : cut ? "incomplete" : "completed", failed ? "failed" : NULL, failed);
+    responses_put_state(c, failed ? "failed" : cut ? "incomplete" : "completed", failed ? "failed" : NULL, failed);
 }
 
-const wf_face wf_face_responses = {.translate = translate,
-                                   .put_refusal = wf_refusal_put,
-                                   .apart = true,
-                                   .keeps = true,
-                                   .put_block = put_block,
-                                   .put_reply = put_reply,
-                                   .stream_type = WF_SSE_TYPE,
-                                   .silence = ": waiting\n\n",
-                                   .begin = stream_begin,
-                                   .block_begin = stream_block_begin,
-                                   .delta = stream_delta,
-                                   .block_end = stream_block_end,
-                                   .end = stream_end};
+const wf_api wf_api_responses = {.translate = responses_translate,
+                                 .put_refusal = wf_refusal_put,
+                                 .apart = true,
+                                 .keeps = true,
+                                 .put_block = responses_put_block,
+                                 .put_reply = responses_put_reply,
+                                 .stream_type = WF_SSE_TYPE,
+                                 .silence = ": waiting\n\n",
+                                 .begin = responses_stream_begin,
+                                 .block_begin = responses_stream_block_begin,
+                                 .delta = responses_stream_delta,
+                                 .block_end = responses_stream_block_end,
+                                 .end = responses_stream_end};

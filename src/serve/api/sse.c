@@ -180,7 +180,7 @@ static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
 /* The text goes where it belongs; what else the part has follows in an event of its own. */
 static void write_in_parts(wf_job *j, wf_choice *c, const part *p)
 {
-    bool own = !j->route->face->put_reply;
+    bool own = !j->route->api->put_reply;
     j->out.failed |= !wf_blocks_feed(c, p->text, p->n_text, p->done);
     if (own && (p->done || (j->params.chat_logprobs && p->n_tokens))) write_choice(j, c, NULL, 0, p);
     c->ended = p->done;
@@ -191,7 +191,7 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
     if (!c->opened) open_choice(j, c);
     for (size_t i = 0; i < p->n_tokens; i++) c->generated += !p->tokens[i].prompt;
     if (!p->n_text && !p->n_tokens && !p->done) return;
-    if (j->route->face->put_reply || wf_params_in_parts(&j->params)) {
+    if (j->route->api->put_reply || wf_params_in_parts(&j->params)) {
         write_in_parts(j, c, p);
         return;
     }
@@ -230,7 +230,7 @@ static enum wf_httpd_more write_news(wf_job *j)
     wf_http_error failed = {0};
     bool news = false, more = false;
     part *parts = wf_calloc(j->n_choices, sizeof *parts);
-    const wf_face *f = j->route->face;
+    const wf_api *f = j->route->api;
     wf_choice *first = &j->choices[0];
     j->out.len = 0;
     if (f->put_reply && !first->opened && f->begin) f->begin(first);
@@ -256,17 +256,17 @@ enum wf_httpd_more wf_sse_fill(void *job, wf_slice *part)
     enum wf_httpd_more more = write_news(j);
     uint64_t now = wf_now_ns();
     bool silent = !j->out.len && more == WF_HTTP_WAIT && now - j->sent_ns >= j->server->limits.beat_s * 1000000000ull;
-    const char *silence = j->route->face->silence;
+    const char *silence = j->route->api->silence;
     if (silent) wf_text_add(&j->out, silence, strlen(silence));
     if (j->out.len) j->sent_ns = now;
     *part = (wf_slice){j->out.data, j->out.len};
     return more;
 }
 
-const wf_face wf_face_openai = {.put_refusal = wf_refusal_put,
-                                .put_block = put_call,
-                                .stream_type = WF_SSE_TYPE,
-                                .silence = ": waiting\n\n", /* a comment */
-                                .block_begin = stream_call,
-                                .delta = stream_delta,
-                                .end = write_end};
+const wf_api wf_api_openai = {.put_refusal = wf_refusal_put,
+                              .put_block = put_call,
+                              .stream_type = WF_SSE_TYPE,
+                              .silence = ": waiting\n\n", /* a comment */
+                              .block_begin = stream_call,
+                              .delta = stream_delta,
+                              .end = write_end};
