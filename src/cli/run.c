@@ -101,21 +101,15 @@ static int read_prompt(const wf_opts *o, char **text, size_t *len)
     return rc;
 }
 
-static weft_status compile_schema(const char *text, size_t n, wf_grammar **out)
-{
-    return wf_grammar_schema(text, n, true, out);
-}
-
 /* Reads what answers are kept to. One that cannot be kept to is refused before any model is opened. */
 static int read_format(wf_opts *o)
 {
     const struct {
         const char *option, *file, *text;
         enum weft_grammar kind;
-        weft_status (*compile)(const char *, size_t, wf_grammar **);
-    } ways[] = {{"--json-schema", o->format.schema, NULL, WEFT_GRAMMAR_SCHEMA, compile_schema},
-                {"--grammar", o->format.grammar, NULL, WEFT_GRAMMAR_GBNF, wf_grammar_gbnf},
-                {"--regex", NULL, o->format.regex, WEFT_GRAMMAR_REGEX, wf_grammar_regex}};
+    } ways[] = {{"--json-schema", o->format.schema, NULL, WEFT_GRAMMAR_SCHEMA},
+                {"--grammar", o->format.grammar, NULL, WEFT_GRAMMAR_GBNF},
+                {"--regex", NULL, o->format.regex, WEFT_GRAMMAR_REGEX}};
     size_t i = 0;
     while (i < WF_LEN(ways) && !ways[i].file && !ways[i].text) i++;
     if (i == WF_LEN(ways)) return 0;
@@ -124,9 +118,9 @@ static int read_format(wf_opts *o)
     if (ways[i].file) s = wf_read_file(ways[i].file, FORMAT_MAX, &o->format.text, &o->format.len);
     else if (!(o->format.text = wf_strdup(ways[i].text))) s = WEFT_ERR_NOMEM;
     else o->format.len = strlen(o->format.text);
-    if (!s && (s = ways[i].compile(o->format.text, o->format.len, &g)) && ways[i].file)
-        s = wf_fail_context(s, "%s", ways[i].file);
     o->format.kind = ways[i].kind;
+    if (!s && (s = wf_grammar_compile(o->format.kind, o->format.text, o->format.len, &g)) && ways[i].file)
+        s = wf_fail_context(s, "%s", ways[i].file);
     wf_grammar_free(g);
     return s ? wf_say_error(wf_fail_param(s, ways[i].option)) : 0;
 }

@@ -5,41 +5,6 @@
 #include <string.h>
 
 static pthread_mutex_t tokens_lock = PTHREAD_MUTEX_INITIALIZER; /* of the tokens of all models */
-static const char any_object[] = "{\"type\":\"object\"}";
-
-/* A list of texts, in JSON. */
-static weft_status constraint_choice(const char *text, size_t n, wf_grammar **out)
-{
-    wf_json *list = NULL;
-    WF_TRY(wf_json_load(text, n, "the choice", WF_JSON_LOOSE, &list));
-    size_t count = wf_json_count(list);
-    wf_slice *texts = wf_calloc(count + 1, sizeof *texts);
-    weft_status s = texts ? WEFT_OK : WEFT_ERR_NOMEM;
-    if (s == WEFT_OK && !count) s = wf_fail(WEFT_ERR_ARG, "the choice must be a list of texts that is not empty");
-    for (size_t i = 0; s == WEFT_OK && i < count; i++) {
-        const wf_json *v = &list->list[i];
-        if (v->kind != WF_JSON_STRING) s = wf_fail(WEFT_ERR_ARG, "the choice must be a list of texts alone");
-        else texts[i] = (wf_slice){v->text, v->n};
-    }
-    if (s == WEFT_OK) s = wf_grammar_choice(texts, count, out);
-    free(texts);
-    wf_json_free(list);
-    return s;
-}
-
-static weft_status constraint_grammar(enum weft_grammar kind, const char *text, size_t n, wf_grammar **out)
-{
-    *out = NULL;
-    switch (kind) {
-    case WEFT_GRAMMAR_NONE: return WEFT_OK;
-    case WEFT_GRAMMAR_OBJECT: return wf_grammar_schema(any_object, sizeof any_object - 1, false, out);
-    case WEFT_GRAMMAR_SCHEMA: return wf_grammar_schema(text, n, true, out);
-    case WEFT_GRAMMAR_REGEX: return wf_grammar_regex(text, n, out);
-    case WEFT_GRAMMAR_CHOICE: return constraint_choice(text, n, out);
-    case WEFT_GRAMMAR_GBNF: return wf_grammar_gbnf(text, n, out);
-    }
-    return wf_fail(WEFT_ERR_ARG, "grammar %d is unknown", (int)kind);
-}
 
 /* The tokens of a vocabulary, made at the first request that needs them. */
 static weft_status constraint_tokens(const struct weft_model *model, const wf_token_trie **out)
@@ -75,7 +40,7 @@ weft_status wf_constraint_init(wf_constraint *c, const struct weft_model *m, con
     if (!p->grammar_text && p->grammar != WEFT_GRAMMAR_OBJECT)
         return wf_fail(WEFT_ERR_ARG, "grammar_text must not be NULL");
     size_t n = p->grammar_len || !p->grammar_text ? p->grammar_len : strlen(p->grammar_text);
-    WF_TRY(constraint_grammar(p->grammar, p->grammar_text, n, &c->grammar));
+    WF_TRY(wf_grammar_compile(p->grammar, p->grammar_text, n, &c->grammar));
     WF_TRY(wf_match_new(c->grammar, &c->match));
     WF_TRY(constraint_tokens(m, &c->tokens));
     if (p->grammar_after && *p->grammar_after && !(c->after = wf_strdup(p->grammar_after))) return WEFT_ERR_NOMEM;

@@ -511,3 +511,40 @@ weft_status wf_grammar_choice(const wf_slice *texts, size_t n, wf_grammar **out)
     });
     return grammar_made(g, "the choice", out);
 }
+
+/* ---- of a request -------------------------------------------------------------------------------------- */
+
+/* A list of texts, in JSON. */
+static weft_status grammar_choice_list(const char *text, size_t n, wf_grammar **out)
+{
+    wf_json *list = NULL;
+    WF_TRY(wf_json_load(text, n, "the choice", WF_JSON_LOOSE, &list));
+    size_t count = wf_json_count(list);
+    wf_slice *texts = wf_calloc(count + 1, sizeof *texts);
+    weft_status s = texts ? WEFT_OK : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK && !count) s = wf_fail(WEFT_ERR_ARG, "the choice must be a list of texts that is not empty");
+    for (size_t i = 0; s == WEFT_OK && i < count; i++) {
+        const wf_json *v = &list->list[i];
+        if (v->kind != WF_JSON_STRING) s = wf_fail(WEFT_ERR_ARG, "the choice must be a list of texts alone");
+        else texts[i] = (wf_slice){v->text, v->n};
+    }
+    if (s == WEFT_OK) s = wf_grammar_choice(texts, count, out);
+    free(texts);
+    wf_json_free(list);
+    return s;
+}
+
+weft_status wf_grammar_compile(enum weft_grammar kind, const char *text, size_t n, wf_grammar **out)
+{
+    static const char any_object[] = "{\"type\":\"object\"}";
+    *out = NULL;
+    switch (kind) {
+    case WEFT_GRAMMAR_NONE: return WEFT_OK;
+    case WEFT_GRAMMAR_OBJECT: return wf_grammar_schema(any_object, sizeof any_object - 1, false, out);
+    case WEFT_GRAMMAR_SCHEMA: return wf_grammar_schema(text, n, true, out);
+    case WEFT_GRAMMAR_REGEX: return wf_grammar_regex(text, n, out);
+    case WEFT_GRAMMAR_CHOICE: return grammar_choice_list(text, n, out);
+    case WEFT_GRAMMAR_GBNF: return wf_grammar_gbnf(text, n, out);
+    }
+    return wf_fail(WEFT_ERR_ARG, "grammar %d is unknown", (int)kind);
+}

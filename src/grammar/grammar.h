@@ -27,6 +27,8 @@ weft_status wf_grammar_schema(const char *schema, size_t n, bool closed, wf_gram
 weft_status wf_grammar_regex(const char *pattern, size_t n, wf_grammar **out); /* of the whole answer */
 weft_status wf_grammar_choice(const wf_slice *texts, size_t n, wf_grammar **out);
 weft_status wf_grammar_gbnf(const char *text, size_t n, wf_grammar **out); /* the format of llama.cpp */
+/* As requests have it (weft_request_params.grammar and grammar_text); NONE: NULL. */
+weft_status wf_grammar_compile(enum weft_grammar kind, const char *text, size_t n, wf_grammar **out);
 void wf_grammar_free(wf_grammar *);
 
 /* A match before the first byte. The grammar must outlive it. */

@@ -243,8 +243,15 @@ typedef struct extra_key {
     const struct extra_key *before;
 } extra_key;
 typedef struct frame {
-    const alternative *of; /* NULL: of a rule, whose number is required_left, which goes on with the state in count */
-    uint32_t count, required_left;
+    const alternative *of; /* NULL: a call of a rule, behind which `rule` goes on with `state` */
+    union {
+        uint32_t count; /* items or keys so far */
+        int32_t state;
+    };
+    union {
+        uint32_t required_left;
+        uint32_t rule;
+    };
     const uint64_t *seen; /* keys of .keys */
     const extra_key *extras; /* that came: keys that are not declared, items that must not come again */
     re others;               /* of these keys, or items: all that are left */

@@ -18,7 +18,9 @@ static bool same_frames(const frame *a, const frame *b)
 {
     for (; a != b; a = a->up, b = b->up) {
         if (!a || !b || a->of != b->of || a->count != b->count || a->required_left != b->required_left ||
-            a->others != b->others || a->counted != b->counted || a->blind != b->blind || !same_extras(a->extras, b->extras)) return false;
+            a->others != b->others || a->counted != b->counted || a->blind != b->blind ||
+            !same_extras(a->extras, b->extras))
+            return false;
         if (a->of && a->of->type == T_OBJECT && a->of->n_keys &&
             memcmp(a->seen, b->seen, seen_words(a->of) * sizeof *a->seen) != 0)
             return false;
@@ -33,7 +35,8 @@ static bool same_thread(const thread *a, const thread *b)
         return false;
     if (a->blanks != b->blanks || a->first != b->first || a->last != b->last || a->word != b->word) return false;
     if (memcmp(a->number, b->number, a->n_number) != 0 || a->open != b->open) return false;
-    if ((a->at != AT_KEY || a->open) && a->key && b->key && a->depth && memcmp(a->key, b->key, a->depth) != 0) return false;
+    if ((a->at != AT_KEY || a->open) && a->key && b->key && a->depth && memcmp(a->key, b->key, a->depth) != 0)
+        return false;
     return same_frames(a->up, b->up);
 }
 
@@ -143,7 +146,7 @@ static void raw_enter(wf_grammar *g, uint32_t rule, int32_t state, const frame *
         const frame *back = up;
         grammar_work(g, 1);
         if (calls[i].to != g->raw_end) /* else nothing to come back to */
-            back = frame_new(g, &(frame){.count = (uint32_t)calls[i].to, .required_left = rule, .up = up});
+            back = frame_new(g, &(frame){.state = calls[i].to, .rule = rule, .up = up});
         raw_enter(g, calls[i].rule, r->state, back, c);
     }
     grammar_shallower(g);
@@ -157,7 +160,7 @@ static void raw_step(wf_grammar *g, const thread *t, int c)
     for (const frame *up = t->up;; up = up->up) {
         raw_enter(g, rule, state, up, c);
         if (!up || !re_accepts(g->pool, state)) return;
-        state = (int32_t)up->count, rule = up->required_left;
+        state = up->state, rule = up->rule;
         grammar_work(g, 1);
     }
 }
@@ -167,7 +170,7 @@ static bool raw_may_end(wf_grammar *g, const thread *t)
     int32_t state = t->state;
     for (const frame *up = t->up; re_accepts(g->pool, state); up = up->up) {
         if (!up) return true;
-        state = (int32_t)up->count;
+        state = up->state;
     }
     return false;
 }
