@@ -11,7 +11,7 @@ struct weft_debug {
     uint64_t shuffle_pages; /* seed of a random order of KV pages; 0: ascending order */
     bool poison;            /* fill KV pages with NaN before use */
     bool check_calls;       /* check operands and shapes of each call of each step, not only at start-up */
-    bool draft_always;      /* verify guesses (weft_engine_params.draft_tokens) also where that is slower */
+    bool draft_always;      /* verify drafts (weft_engine_params.draft_tokens) also where that is slower */
     uint64_t reserved[8];
 };
 

@@ -432,9 +432,10 @@ struct weft_engine_params {
     bool f16_residual; /* keep the residual stream in F16 (FlashDecoding++Next, section V, counts it so): less memory
                           and, on a GPU, less to read, but each layer rounds it, and numbers above 65504 are lost
                           (WEFT_ERR_NOT_FINITE); norms of CPUs are slower with it */
-    uint32_t draft_tokens; /* most tokens of a sequence that are guessed ahead, from what its text said before (prompt
-                              lookup), and verified in one step, at most 64; 0: none. What comes is what would have
-                              come without. Guesses are verified where that is faster, as far as steps have shown */
+    uint32_t draft_tokens; /* speculative decoding by prompt lookup: most tokens of a sequence that are drafted from
+                              what its text said before and verified in one step, at most 64; 0: none. The tokens that
+                              come are those that would have come without. Drafts are verified where that is faster, as
+                              far as steps have shown */
     uint64_t reserved[6];
 };
 
@@ -654,7 +655,7 @@ struct weft_stats {
      * one queue overlapped. Whether a GEMM counts as compute or memory depends on its shape. */
     uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
-    uint64_t draft_tokens, draft_accepted; /* tokens guessed ahead and verified, and those that were right */
+    uint64_t draft_tokens, draft_accepted; /* draft tokens that were verified, and those that were accepted */
     double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that
                                     have finished, before those of the load that `weft tune --dataset-path` has kept; 0:
                                     neither is known */

@@ -15,7 +15,7 @@ static const wf_opt rows[] = {
     {0, "WEFT_SHUFFLE_PAGES", "SEED", "allocate KV pages in a random order", WF_OPT_U64, AT(debug.shuffle_pages), 0,
      0x1p64},
     {0, "WEFT_POISON", NULL, "fill KV pages with NaN before use", WF_OPT_FLAG, AT(debug.poison)},
-    {0, "WEFT_DRAFT_ALWAYS", NULL, "verify the guesses of --draft-max also where that is slower", WF_OPT_FLAG,
+    {0, "WEFT_DRAFT_ALWAYS", NULL, "verify the drafts of --draft-max also where that is slower", WF_OPT_FLAG,
      AT(debug.draft_always)},
     {0, "WEFT_WATCHDOG", "MS", "a step that takes longer means that the device is lost (60000)", WF_OPT_U32,
      AT(engine.watchdog_ms), 1, MANY},

@@ -321,7 +321,7 @@ void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_
     struct weft_stats stats;
     weft_engine_stats(e, &stats);
     if (stats.draft_tokens)
-        snprintf(drafts, sizeof drafts, " (%llu of %llu guesses right)", (unsigned long long)stats.draft_accepted,
+        snprintf(drafts, sizeof drafts, " (%llu of %llu drafts accepted)", (unsigned long long)stats.draft_accepted,
                  (unsigned long long)stats.draft_tokens);
     wf_note(o, "prompt %u tokens%s, %.1f tokens/s; generated %u tokens%s, %.1f tokens/s; on %s",
             ev->n_prompt, cached, token_rate(ev->n_prompt - ev->n_cached, ev->prompt_ns), ev->n_generated, drafts,

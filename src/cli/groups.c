@@ -92,11 +92,11 @@ WF_GROUP(wf_group_batching, "Batching", batching);
 
 static const wf_opt draft[] = {
     {0, "draft-max", "N",
-     "guess up to N tokens ahead from what the text said before, and verify them in one step, where that is faster: "
-     "for answers that repeat their prompt, such as edited code (default 0: none)",
+     "speculative decoding by prompt lookup: draft up to N tokens from what the text said before, and verify them in "
+     "one step, where that is faster; for answers that repeat their prompt, as edited code does (default 0: off)",
      WF_OPT_U32, AT(engine.draft_tokens), 0, 64},
 };
-WF_GROUP(wf_group_draft, "Guessing ahead", draft);
+WF_GROUP(wf_group_draft, "Speculative decoding", draft);
 
 static const wf_opt profile[] = {
     {0, "profile", NULL,

@@ -1,10 +1,11 @@
-/* draft: guesses the next tokens of a sequence by looking them up in what it said before (prompt lookup), and decides
- * how many a step verifies. The step computes a guess like a prompt's row and samples behind each, so that what comes
- * is what would have come without: guesses decide how long it takes, and nothing else.
+/* draft: speculative decoding by prompt lookup. What followed the last place that ends like a sequence's text is
+ * drafted as its next tokens, and one step verifies several of them: it computes them like tokens of a prompt and
+ * samples behind each. The tokens that come are those that would have come without; drafts decide how long it takes,
+ * and nothing else.
  *
- * A step with guesses gives more tokens and takes longer, and the next one cannot be formed while it runs. Whether that
- * pays is computed from what was seen: how often guesses were right, which shows whether they are verified or not, and
- * how long steps of so many rows took. */
+ * A step with drafts gives more tokens and takes longer, and the next one cannot be formed while it runs. Whether that
+ * pays is computed from what was seen: how many drafts were accepted or, while none are verified, would have been, and
+ * how long steps of so many tokens took. */
 #include "engine/engine.h"
 
 enum { MATCH_LEAST = 2, MATCH_MOST = 8, LOOK_BACK = 1 << 15, AGE_MOST = 512 };
@@ -31,50 +32,50 @@ static uint32_t most_drafts(const struct weft_engine *e, const struct weft_reque
     return left ? WF_MIN(left - 1, e->draft_tokens) : 0;
 }
 
-void wf_draft_guess(struct weft_engine *e, struct weft_request *r)
+void wf_draft_look_up(struct weft_engine *e, struct weft_request *r)
 {
     enum { SELDOM = 8 };
     wf_draft *d = &r->draft;
     d->n = 0;
     if (!e->drafts_pay && r->seq.n_tokens % SELDOM) return; /* enough to see whether they would */
     d->n = !e->draft_tokens || r->seq.all_logits ? 0 : look_up(r->tokens, r->seq.n_tokens, most_drafts(e, r));
-    d->known += ((d->n > 0) - d->known) / 16;
+    d->coverage += ((d->n > 0) - d->coverage) / 16;
 }
 
-void wf_draft_seen(struct weft_request *r, bool right)
+void wf_draft_compared(struct weft_request *r, bool same)
 {
-    r->draft.right += (right - r->draft.right) / 8;
+    r->draft.acceptance += (same - r->draft.acceptance) / 8;
 }
 
 /* ---- how many ------------------------------------------------------------------------------------------------ */
 
 /* Four buckets an octave. */
-static uint32_t bucket_of(uint32_t rows)
+static uint32_t bucket_of(uint32_t tokens)
 {
     uint32_t octave = 0;
-    while (rows >> octave > 7) octave++;
-    return WF_MIN(octave * 4 + (rows >> octave), (uint32_t)WF_DRAFT_BUCKETS - 1);
+    while (tokens >> octave > 7) octave++;
+    return WF_MIN(octave * 4 + (tokens >> octave), (uint32_t)WF_DRAFT_BUCKETS - 1);
 }
 
-void wf_draft_timed(struct weft_engine *e, uint32_t rows, bool waits, uint64_t ns)
+void wf_draft_timed(struct weft_engine *e, uint32_t tokens, bool alone, uint64_t ns)
 {
-    wf_draft_cost *c = &e->draft_costs[waits][bucket_of(rows)];
+    wf_draft_cost *c = &e->draft_costs[alone][bucket_of(tokens)];
     c->ns += ((double)ns - c->ns) / (c->ns > 0 ? 8 : 1);
     c->step = e->stats.steps;
 }
 
-/* What a step of n sequences takes without guesses: beside the next one, or, where there never is one, alone. */
+/* How long a step of n sequences takes without drafts: beside the next one, or, where there never is one, alone. */
 static double plain_cost_of(const struct weft_engine *e, uint32_t n)
 {
     const wf_draft_cost *c = &e->draft_costs[false][bucket_of(n)];
     return c->ns > 0 ? c->ns : e->draft_costs[true][bucket_of(n)].ns;
 }
 
-/* What a step of so many rows takes for which the host waits. One that was not seen for long is taken for as fast as
- * the next smaller one, so that it is tried; 0: nothing is known. */
-static double cost_of(const struct weft_engine *e, uint32_t rows)
+/* How long a step of so many tokens takes alone. One that was not seen lately counts as fast as the next smaller one,
+ * so that it is tried; 0: nothing is known. */
+static double cost_of(const struct weft_engine *e, uint32_t tokens)
 {
-    for (uint32_t b = bucket_of(rows) + 1; b--;) {
+    for (uint32_t b = bucket_of(tokens) + 1; b--;) {
         const wf_draft_cost *c = &e->draft_costs[true][b];
         if (c->ns > 0 && e->stats.steps - c->step < AGE_MOST) return c->ns;
         if (e->draft_costs[false][b].ns > 0) return e->draft_costs[false][b].ns;
@@ -82,39 +83,39 @@ static double cost_of(const struct weft_engine *e, uint32_t rows)
     return 0;
 }
 
-/* Tokens that n guesses give on average. */
+/* Drafts of n that are accepted on average. */
 static double gain_of(const wf_draft *d, uint32_t n)
 {
     double all = 0, chance = 1;
-    for (uint32_t i = 0; i < n; i++) all += chance *= d->right;
+    for (uint32_t i = 0; i < n; i++) all += chance *= d->acceptance;
     return all;
 }
 
-/* The number of guesses a sequence that gives the most tokens a second; 0: none gives more than steps without. known:
- * their guesses are; else they are as likely as they were. */
+/* The number of drafts a sequence that gives the most tokens a second; 0: none gives more than steps without. known:
+ * the drafts are; else there are as many as there were before. */
 static uint32_t best_number(const struct weft_engine *e, bool known)
 {
     double plain = 0, best = 0;
     uint32_t number = 0, n = 0;
     for (uint32_t k = 0; k <= e->draft_tokens; k = k ? 2 * k : 1) {
-        double tokens = 0, rows = 0;
+        double given = 0, computed = 0;
         for (const struct weft_request *r = e->live; r; r = r->next) {
             if (r->seq.state != WF_SEQ_RUNNING || r->seq.n_tokens < r->n_prompt) continue;
             uint32_t most = WF_MIN(k, known ? r->draft.n : most_drafts(e, r));
-            double part = known ? 1 : r->draft.known;
+            double part = known ? 1 : r->draft.coverage;
             n += !k;
-            rows += 1 + part * most;
-            tokens += 1 + part * gain_of(&r->draft, most);
+            computed += 1 + part * most;
+            given += 1 + part * gain_of(&r->draft, most);
         }
-        double ns = k ? cost_of(e, (uint32_t)(rows + 0.5)) : plain_cost_of(e, n);
+        double ns = k ? cost_of(e, (uint32_t)(computed + 0.5)) : plain_cost_of(e, n);
         if (!(ns > 0)) return 0;
-        if (!k) plain = best = tokens / ns * GAIN_LEAST;
-        else if (tokens / ns > best) best = tokens / ns, number = k;
+        if (!k) plain = best = given / ns * GAIN_LEAST;
+        else if (given / ns > best) best = given / ns, number = k;
     }
     return best > plain ? number : 0;
 }
 
-/* Now and then steps run without guesses, which shows what these take. */
+/* Now and then steps run without drafts, which shows how long these take. */
 bool wf_draft_pays(struct weft_engine *e)
 {
     enum { PLAIN_STEPS = 4 };

@@ -90,10 +90,10 @@ static inline bool wf_constraint_over(const wf_constraint *c)
 weft_status wf_constraint_mask(wf_constraint *);             /* fills allowed */
 weft_status wf_constraint_token(wf_constraint *, int32_t id); /* one that came */
 
-/* draft.c: guesses of a request's next tokens, which stand behind those it has. */
+/* draft.c: tokens drafted for a request, which stand behind those it has. */
 typedef struct wf_draft {
-    uint32_t n;         /* guesses */
-    float known, right; /* how often there were some, and the next one was right: moving averages */
+    uint32_t n;
+    float coverage, acceptance; /* how often there were some, and the next token was the first: moving averages */
 } wf_draft;
 /* How long steps of decodes alone took. */
 typedef struct wf_draft_cost {
@@ -145,14 +145,14 @@ typedef struct wf_step_seq {
     struct weft_request *r; /* NULL: it has ended meanwhile, and its results are dropped */
     uint32_t first, n_tokens, logit0, n_logits; /* tokens from position `first` on; its rows of the logits */
     bool samples;           /* these are its last tokens, so the step gives the next one */
-    uint32_t n_drafts;      /* the last of these tokens that are guesses */
+    uint32_t n_drafts;      /* the last of these tokens that are drafts */
     bool cancelled;         /* r is NULL because it was cancelled: what its tokens left in KV pages is in no cache */
 } wf_step_seq;
 typedef struct wf_step {
     wf_step_seq *seqs;      /* [limits.seqs] */
     uint32_t n_seqs, n_tokens;
     bool have_logits;       /* the host gets logits, for requests that need them */
-    bool have_drafts;       /* what it computes of some sequence ends with guesses */
+    bool have_drafts;       /* what it computes of some sequence ends with drafts */
     bool decodes;           /* it computes no prompt */
     wf_host ids;            /* [limits.logit_rows] int32_t */
     uint64_t number, start_ns;
@@ -168,10 +168,10 @@ struct weft_engine {
     wf_sched sched;
     wf_batch batch;
     uint32_t step_ms;
-    uint32_t draft_tokens; /* most guesses of a sequence; 0: none */
+    uint32_t draft_tokens; /* most of a sequence; 0: none */
     bool draft_always;     /* also where they do not pay */
     bool drafts_pay;       /* as it was found last */
-    wf_draft_cost draft_costs[2][WF_DRAFT_BUCKETS]; /* by rows: of steps beside others, and of steps alone */
+    wf_draft_cost draft_costs[2][WF_DRAFT_BUCKETS]; /* by tokens: of steps beside others, and of steps alone */
     /* a ring; the n_in_flight steps from steps[oldest_step % WF_EXEC_DEPTH] on are in flight */
     wf_step steps[WF_EXEC_DEPTH];
     uint32_t oldest_step, n_in_flight;
@@ -214,12 +214,12 @@ bool wf_engine_unwanted(void *engine);       /* nobody wants the steps in flight
  * none. */
 uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, bool cancelled);
 /* draft.c: used by the engine's thread. */
-void wf_draft_guess(struct weft_engine *e, struct weft_request *r); /* after its last token is known */
-void wf_draft_seen(struct weft_request *r, bool right);             /* the token for which there was a guess */
-bool wf_draft_pays(struct weft_engine *e); /* would steps with guesses give more, though each is waited for? */
-void wf_draft_choose(struct weft_engine *e);     /* how many guesses the next step verifies: sets n_drafts */
+void wf_draft_look_up(struct weft_engine *e, struct weft_request *r); /* after its last token is known */
+void wf_draft_compared(struct weft_request *r, bool same);            /* with the token that was sampled */
+bool wf_draft_pays(struct weft_engine *e);   /* would steps with drafts give more, though each is waited for? */
+void wf_draft_choose(struct weft_engine *e); /* how many the next step verifies: sets n_drafts */
 /* A step of decodes alone took so long; alone: none was in flight beside it. */
-void wf_draft_timed(struct weft_engine *e, uint32_t rows, bool alone, uint64_t ns);
+void wf_draft_timed(struct weft_engine *e, uint32_t tokens, bool alone, uint64_t ns);
 /* request.c: used by the engine's thread. */
 /* Its KV pages go to the host in the next step, or come back. Without host memory they are recomputed, which is not
  * an error. */
@@ -229,8 +229,8 @@ bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
 /* Does its next token need the logits on the host? Otherwise the device samples it. This depends on the request
  * alone, which keeps results batch-invariant. */
 bool wf_request_needs_logits(const struct weft_request *r);
-/* for the device, for the token after the pending ones, and after so many guesses */
-wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t guesses);
+/* for the device, for the token after the pending ones, and after so many drafts */
+wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t drafts);
 /* Samples from logits, or takes the device's token if logits is NULL, and delivers it. Ends the request after its
  * last token. */
 void wf_request_token(struct weft_request *r, const float *logits, int32_t sampled);

@@ -134,7 +134,7 @@ static weft_status create_request(struct weft_engine *e, const struct weft_reque
     if (s == WEFT_OK) {
         r->engine = e;
         r->end_id = -1;
-        r->draft.known = r->draft.right = 0.5f; /* until it is seen */
+        r->draft.coverage = r->draft.acceptance = 0.5f; /* until it is seen */
         atomic_fetch_add(&e->users, 1);
         r->submit_ns = wf_now_ns();
         wf_detokenizer_init(&r->detokenizer, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
@@ -351,10 +351,10 @@ bool wf_request_needs_logits(const struct weft_request *r)
         (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
 }
 
-wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t guesses)
+wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t drafts)
 {
     const struct weft_sampling *s = &r->p.sampling;
-    uint64_t position = wf_seq_length(&r->seq) + guesses;
+    uint64_t position = wf_seq_length(&r->seq) + drafts;
     return (wf_sampling_params){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, position};
 }
 

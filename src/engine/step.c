@@ -291,26 +291,26 @@ static void count_drafts(struct weft_engine *e, uint32_t n, uint32_t accepted)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* The tokens that a step gives p's request: one, and one for each guess before it that was right. */
+/* The tokens that a step gives p's request: one, and one for each draft before it that is accepted. */
 static void deliver_tokens(struct weft_engine *e, const wf_step_seq *p, const float *logits, const int32_t *ids)
 {
     struct weft_request *r = p->r;
     size_t n_vocab = e->model->hp.n_vocab;
     uint32_t row = p->n_logits - 1 - p->n_drafts, n = 0;
-    for (bool right = true; right; row++) {
+    for (bool same = true; same; row++) {
         uint32_t at = r->seq.n_tokens;
-        int32_t guess = r->tokens[at];
+        int32_t draft = r->tokens[at];
         wf_request_token(r, logits ? logits + row * n_vocab : NULL, ids[row]);
         if (!p->r) break;
-        right = r->tokens[at] == guess;
-        if (n < r->draft.n) wf_draft_seen(r, right);
-        right = right && n < p->n_drafts && !atomic_load(&r->cancel);
-        n += right;
+        same = r->tokens[at] == draft;
+        if (n < r->draft.n) wf_draft_compared(r, same);
+        same = same && n < p->n_drafts && !atomic_load(&r->cancel);
+        n += same;
     }
     if (p->n_drafts) count_drafts(e, p->n_drafts, n);
     if (!p->r) return;
     wf_sched_accept(&r->seq, n);
-    wf_draft_guess(e, r);
+    wf_draft_look_up(e, r);
 }
 
 /* Hands logits, or a token, to their request, which may end with them. */

@@ -27,8 +27,9 @@
  * tile (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens
  * that the previous step will sample count as present, although only the device knows them ("pending" tokens).
  *
- * Drafts. A decode may bring guesses of the tokens after it, which the step computes and samples like a prompt's rows,
- * if no prompt waits and there is memory for them. Those that prove wrong are computed again, over the same slots.
+ * Drafts (speculative decoding). A decode may bring draft tokens, which the step computes like a prompt's and samples
+ * behind, if no prompt waits and there is memory for them. After one that is rejected the same slots are computed
+ * again.
  *
  * Not thread-safe: the engine's thread is the only user. */
 #ifndef WF_SCHED_H
@@ -122,8 +123,8 @@ typedef struct wf_seq {
     uint64_t prefix;        /* block id of the last of them, see prefix.h */
     /* in the batch just formed: tokens; first row and number of rows of logits */
     uint32_t n_scheduled, logit0, n_logits;
-    /* guesses behind the n_tokens known ones, in tokens[]: so many the caller has, and after wf_sched_batch so many are
-     * in the step, each with logits of its own; 0 with pending tokens */
+    /* draft tokens behind the n_tokens known ones, in tokens[]: so many the caller has, and after wf_sched_batch so
+     * many are in the step, each with logits of its own; 0 with pending tokens */
     uint32_t n_drafts;
     uint32_t pending_logit_row; /* row of logits, in the step formed last, that gives token n_tokens + n_pending - 1 */
 } wf_seq;

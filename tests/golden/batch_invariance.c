@@ -1,7 +1,7 @@
 /* batch_invariance: with `deterministic`, a request gives the same tokens and the same bits of their log probabilities
  * alone and among others, however its prompt is cut, whoever else is in its steps, by whatever plan they run, with a
- * prompt from the prefix cache, with guesses of its next tokens, and after it was preempted. All ways are compared with one: alone, one queue, nothing
- * kept from before.
+ * prompt from the prefix cache, with drafts, and after it was preempted. All ways are compared with one: alone, one
+ * queue, nothing kept from before.
  *
  * Usage: batch_invariance DEVICE SOURCES   (DEVICE as golden)
  */
@@ -86,7 +86,7 @@ static const way ways[] = {
      false,
      true,
      {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true}},
-    {"two nano-batches, preempted, prefixes reused, guessed ahead",
+    {"two nano-batches, preempted, prefixes reused, drafts",
      true,
      true,
      {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 61, .nano_batches = 2, .draft_tokens = 4, .debug = &always}},
@@ -133,7 +133,7 @@ static bool did(const struct weft_engine *e, const way *w)
     struct weft_stats s;
     weft_engine_stats(e, &s);
     if (w->preempts && !s.preempted) return printf("%s: nothing was preempted\n", w->name), false;
-    if (w->p.draft_tokens && !s.draft_accepted) return printf("%s: no guess was right\n", w->name), false;
+    if (w->p.draft_tokens && !s.draft_accepted) return printf("%s: no draft was accepted\n", w->name), false;
     if (w->twice && !s.prefix_hits) return printf("%s: no prefix was reused\n", w->name), false;
     return true;
 }

@@ -1,4 +1,4 @@
-"""Guesses of tokens ahead (--draft-max) change how long an answer takes, and nothing of it."""
+"""Drafts (--draft-max) change how long an answer takes, and nothing of it."""
 import serve
 from serve import Server, at_once
 
@@ -35,16 +35,16 @@ class Draft(serve.cli.TestCase):
             self.assertEqual(want[0], got[0])
             self.assertEqual(want[0], got[1])
             seen = busy.metrics()
-            guessed, right = (seen[f"spec_decode_num_{w}_tokens_total"] for w in ("draft", "accepted"))
-            self.assertGreater(right, 200)
-            self.assertGreater(guessed, right)
+            drafted, accepted = (seen[f"spec_decode_num_{w}_tokens_total"] for w in ("draft", "accepted"))
+            self.assertGreater(accepted, 200)
+            self.assertGreater(drafted, accepted)
             self.assertEqual(plain.metrics()["spec_decode_num_draft_tokens_total"], 0)
         finally:
             plain.end()
             busy.end()
 
     def test_fewer_steps(self):
-        """What repeats itself is guessed: the steps become fewer by the guesses that were right."""
+        """Where a text repeats itself, steps become fewer by the drafts that are accepted."""
         server = Server(*ARGS, "--draft-max", 8, env={"WEFT_DRAFT_ALWAYS": "1"})
         try:
             server.post("/v1/completions", {"prompt": "a", "guided_regex": "( (red|green|blue) ball){30}", "temperature": 0, "max_tokens": 120})

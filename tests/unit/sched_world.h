@@ -12,7 +12,7 @@
  * In worlds with windows, only slots within them are compared, and no sequence holds more pages than its windows and a
  * step need. Sequences may have several page tables; what a slot holds then depends on the table.
  *
- * Other worlds guess tokens ahead, rightly or not: what wrong guesses leave in slots is never attended to.
+ * Other worlds draft tokens, rightly or not: what rejected ones leave in slots is never attended to.
  *
  * Asynchronous worlds learn a step's tokens when the next step has been formed; until then the scheduler sees UNKNOWN
  * in their place. */
@@ -62,10 +62,10 @@ typedef struct world {
     int sent, ended, steps, moved, pending, torn; /* torn: steps whose activations covered pages that others used */
     uint32_t most_running, most_held, most_used; /* pages of one sequence, and of all */
     uint64_t most_bytes; /* that pages in use and activations took in a step */
-    uint64_t again; /* tokens computed again, guesses aside */
-    int guessed, right;
+    uint64_t again; /* tokens computed again, drafts aside */
+    int drafted, accepted;
     bool spacious; /* never short of pages */
-    bool unlucky, guesses;
+    bool unlucky, drafts;
 } world;
 
 static const wf_limits tight = {
@@ -183,7 +183,7 @@ static void simulate_tokens(world *w)
                 check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
                 w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1) + t;
             }
-            if (i >= length(q)) continue; /* a guess */
+            if (i >= length(q)) continue; /* a draft */
             w->again += r->computed[i];
             r->computed[i] = true;
         }
@@ -399,7 +399,7 @@ static void note_step(world *w)
         if (r->began < 0) r->began = w->steps;
         bool chooses = q->n_computed + q->n_scheduled - q->n_drafts == length(q);
         if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_scheduled : !q->no_logits + q->n_drafts);
-        w->guessed += (int)q->n_drafts;
+        w->drafted += (int)q->n_drafts;
         w->now.sync |= q->all_logits;
         for (uint32_t k = 0; k < q->n_logits && q->logit0 + k < MOST; k++) w->now.chooser[q->logit0 + k] = r;
         w->now.part[w->now.n].chooses = chooses;
@@ -407,8 +407,8 @@ static void note_step(world *w)
     }
 }
 
-/* Guesses of all that can be guessed, of which many are right. */
-static void guess(world *w, uint64_t seed)
+/* Of all sequences that can have some; many are right. */
+static void draft_tokens(world *w, uint64_t seed)
 {
     for (sim *r = w->alive; r; r = r->link) {
         wf_seq *q = &r->q;
@@ -434,7 +434,7 @@ static void complete_step(world *w, sim_step *f)
             if (q->n_tokens >= r->want) end_request(w, r, true), r = NULL;
             else r->tokens[q->n_tokens++] = token, n += right;
         }
-        w->right += (int)n;
+        w->accepted += (int)n;
         if (r && n) wf_sched_accept(q, n);
         for (uint32_t k = 0; r && k < n; k++) r->computed[q->n_computed - 1 - k] = true;
     }
@@ -464,7 +464,7 @@ static void close_world(world *w)
 static void step(world *w)
 {
     w->steps++;
-    if (w->guesses) guess(w, w->s.p.shuffle_pages);
+    if (w->drafts) draft_tokens(w, w->s.p.shuffle_pages);
     test_alloc_denied = w->unlucky ? denied : NULL;
     wf_sched_batch(&w->s, &w->b);
     test_alloc_denied = NULL;
@@ -523,7 +523,7 @@ static void run_world(world *w, uint64_t seed, int n_requests, bool cancel)
     }
     assert_true(w->s.prefix_hits <= w->s.prefix_queries);
     assert_int_equal(w->pending > 0, w->ahead);
-    assert_true(!w->guesses || (w->right > 0 && w->guessed > w->right));
+    assert_true(!w->drafts || (w->accepted > 0 && w->drafted > w->accepted));
 }
 
 /* Returns how many were preempted. */
@@ -532,7 +532,7 @@ static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64
 {
     world w;
     open_world(&w, l, policy, tile, seed);
-    w.ahead = ahead, w.guesses = !ahead && seed / 4 % 2;
+    w.ahead = ahead, w.drafts = !ahead && seed / 4 % 2;
     run_world(&w, seed, n_requests, cancel);
     int moved = w.moved;
     *torn += w.torn;

@@ -209,9 +209,9 @@ static void print_engine(wf_server *s, wf_text *out)
               (double)e.prefix_hits);
     print_one(s, out, "prompt_tokens_cached_total", "counter", "The same, by the name that vLLM has for it.",
               (double)e.prefix_hits);
-    print_one(s, out, "spec_decode_num_draft_tokens_total", "counter", "Tokens guessed ahead and verified.",
+    print_one(s, out, "spec_decode_num_draft_tokens_total", "counter", "Draft tokens that steps verified.",
               (double)e.draft_tokens);
-    print_one(s, out, "spec_decode_num_accepted_tokens_total", "counter", "Those that were right.",
+    print_one(s, out, "spec_decode_num_accepted_tokens_total", "counter", "Draft tokens that were accepted.",
               (double)e.draft_accepted);
     print_one(s, out, "prefill_decode_ratio", "gauge",
               "Prompt tokens computed for each generated token, over about the last 64 requests that finished.",
