@@ -78,7 +78,7 @@ static const char *const *names_for(const cl_dev *d, const wf_call *c)
                 open->tier >= WF_TIER_DOT && !units_of_matrix && !open->deterministic;
     uint32_t m = c->out[0].rows, n = c->in[1].rows, units = caps->units, experts = 1, busy = 1;
     bool decodes = c->p.max_q == 1, shared = c->max_groups && c->max_groups <= units * 3 / 4;
-    bool lonely = c->p.max_kv > 256 && m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * units,
+    bool lonely = c->p.max_kv > 64 && m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * units,
          full = (uint64_t)m * c->p.n_head >= 128 * 2ull * units;
     if (grouped) {
         const wf_view *ids = &c->in[WF_GROUPED_GEMM_IDS];

@@ -5,9 +5,10 @@
  * Keys and values go from memory to registers, E elements a work-item: T work-items have a key, S keys are read at
  * once, and U of each work-item's are on their way together. For each tile of TK keys:
  *
- *   products of E elements --> local | their sums, scores, and the largest of each work-item's --> local
- *   values of the tile are read      | weights 2^(score - maximum) --> local
- *   keys of the next tile are read   | H heads' sums += weight * value
+ *   products of E elements --> local; keys of the next tile are read
+ *   their sums, scores, and the largest of each work-item's --> local
+ *   weights 2^(score - maximum) --> local
+ *   H heads' sums += weight * value; values of the next tile are read
  *
  * with a running maximum per head. At the end the sums that S work-items have of the same columns are added. Keys that
  * no head sees are not read; one that only other heads see weighs 0.
@@ -48,6 +49,8 @@
 #define S     (WG / T)
 #define U     ((TK + S - 1) / S)
 #define KEYS  (S * U)    /* with those behind the tile, which nobody sees */
+#define BLOCK DECODE_BLOCK(TK, WG)
+#define ROOM  (BLOCK + KEYS - TK)
 #define PITCH DECODE_PITCH(T)
 #define SHARE (WG / H)   /* work-items of a head, for scores */
 #define OWN   ((KEYS + SHARE - 1) / SHARE)
@@ -74,7 +77,7 @@ typedef struct local_room {
     __local float *weights;  /* [KEYS][H] */
     __local float *most;     /* [H][SHARE]; at the end sums of weights */
     __local float *alpha;    /* of heads: what the last maximum made of their sums */
-    __local ulong *at;       /* two tiles' keys */
+    __local ulong *at;       /* where keys begin, of two blocks of tiles, known long before they are read */
     __local sight *seen;
 } local_room;
 #include "attention/blocks.clh"
@@ -92,23 +95,21 @@ typedef struct sums {
     float sum, most;
 } sums;
 
-/* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those that no head sees: NONE. */
-static void find_tile(__local ulong *at, const call_t *c, const __global int *page, sight any, int k0, int end,
+/* Where the keys k0 to k0 + ROOM - 1 of a sequence begin in the pools; of those that no head sees, whose weight is 0:
+ * where the last one does that it sees. */
+static void find_keys(__local ulong *at, const call_t *c, const __global int *page, sight any, int k0, int end,
                       uint kvh)
 {
-    for (int j = get_local_id(0); j < KEYS; j += WG) {
+    for (int j = get_local_id(0); j < ROOM; j += WG) {
         int key = k0 + j;
-        at[j] = j < TK && key < end && sees(any, key) ? place_of(c, page, key, kvh) : NONE;
+        at[j] = place_of(c, page, key < end && sees(any, key) ? key : any.last, kvh);
     }
 }
 
 static INLINE void read_tile(raw_t raw[U], const __global uchar *pool, const __local ulong *at, const item_t *i)
 {
     FULLY
-    for (uint u = 0; u < U; u++) {
-        ulong from = at[i->key + u * S];
-        raw[u] = from == NONE ? (raw_t)(0) : READ(pool, from + i->part * E);
-    }
+    for (uint u = 0; u < U; u++) raw[u] = READ(pool, at[i->key + u * S] + i->part * E);
 }
 
 static some_t read_q(const __global act_t *q)
@@ -212,9 +213,13 @@ static INLINE void weights_of(float w[H], const __local float *from)
 static INLINE void add_values(sums *s, const local_room *l, const raw_t raw[U], const item_t *i)
 {
     float w[H];
+    bool same = true;
     weights_of(w, l->alpha);
     FULLY
-    for (uint h = 0; h < H; h++) s->acc[h] *= w[h];
+    for (uint h = 0; h < H; h++) same = same && w[h] == 1;
+    if (!same) /* which maxima soon are, for good */
+        FULLY
+        for (uint h = 0; h < H; h++) s->acc[h] *= w[h];
     FULLY
     for (uint u = 0; u < U; u++) {
         some_t v = NUMBERS(raw[u]);
@@ -230,30 +235,40 @@ static INLINE void attend(sums *s, const local_room *l, const call_t *c, const b
 {
     const __global int *page = c->pages + c->indptr[c->seq[b->m0]];
     int k0 = next_seen(any, b->begin, TK), end = min(any.last + 1, b->stop);
-    __local ulong *at = l->at, *other = l->at + KEYS;
+    __local ulong *found = l->at, *at = found;
     raw_t keys[U], values[U];
+    int found_at = k0, next = next_seen(any, k0 + TK, TK);
     FULLY
     for (uint h = 0; h < H; h++) s->acc[h] = (some_t)(0);
     s->sum = 0, s->most = NO_MAX;
-    find_tile(at, c, page, any, k0, end, b->kvh);
+    if (k0 >= end) return;
+#define FIND(key)                                                                                  \
+    if ((key) < end && (key) >= found_at + BLOCK) {                                                \
+        found = found == l->at ? l->at + ROOM : l->at, found_at = (key);                           \
+        find_keys(found, c, page, any, found_at, end, b->kvh);                                     \
+    }
+    find_keys(found, c, page, any, k0, end, b->kvh);
+    FIND(next)
     barrier(CLK_LOCAL_MEM_FENCE);
     read_tile(keys, c->kp, at, i);
-    for (int next; k0 < end; k0 = next) {
+    read_tile(values, c->vp, at, i);
+    at = found + (next - found_at);
+    for (int after; k0 < end; k0 = next, next = after) {
         float x[OWN];
         multiply_keys(l, q, keys, i);
-        read_tile(values, c->vp, at, i);
-        next = next_seen(any, k0 + TK, TK);
-        find_tile(other, c, page, any, next, end, b->kvh);
+        if (next < end) read_tile(keys, c->kp, at, i);
         barrier(CLK_LOCAL_MEM_FENCE);
+        after = next_seen(any, next + TK, TK);
+        FIND(after)
         score_tile(x, l, c, seen, i, k0);
         barrier(CLK_LOCAL_MEM_FENCE);
         weigh_tile(s, x, l, i);
-        read_tile(keys, c->kp, other, i);
         barrier(CLK_LOCAL_MEM_FENCE);
         add_values(s, l, values, i);
-        __local ulong *t = at;
-        at = other, other = t;
+        if (next < end) read_tile(values, c->vp, at, i);
+        at = found + (after - found_at);
     }
+#undef FIND
 }
 
 /* Sums of heads h0 to h0 + AT_A_TIME - 1, which S work-items have of the same columns. */
@@ -341,7 +356,7 @@ KERNEL void attention_decode(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr)
     }
     __local float4 products[DECODE_PRODUCTS(D, E, H, KEYS, WG) / 4 + 1], weights[(KEYS * H + 3) / 4];
     __local float4 alpha[(H + 3) / 4], most[WG / 4];
-    __local ulong at[2 * KEYS];
+    __local ulong at[2 * ROOM];
     __local sight seen[R];
     __local uint longest;
     const local_room l = {

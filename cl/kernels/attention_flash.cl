@@ -7,6 +7,9 @@
  *   weights 2^(S - maximum) --> local, turned        sums of 4 keys' weights, added in the order of the keys
  *   V --> local, VK keys at a time                   O += P V, RT rows x 4 C4 columns a work-item
  *
+ * What comes to local memory next is on its way to registers while what is there is multiplied, but where compilers
+ * have no registers for it (device/unroll.clh).
+ *
  * Four numbers of local memory, read at once, serve 2 RT products or more, as they must where arithmetic is the limit.
  * With a running maximum per packed row: when a larger score comes, O and the sum are scaled down. Rows of a group
  * that belong to several sequences are done as runs, one sequence after another, or by `share` groups in turn. Keys
@@ -30,6 +33,7 @@
  */
 #include "common.clh"
 #include "local_bytes.clh"
+#include "device/unroll.clh"
 #include "attention/mask.clh"
 #include "attention/merge.clh"
 #include "kv/f16.clh"
@@ -48,6 +52,10 @@
 #define ASYNC 0
 #endif
 #ifndef UNROLL
+#define UNROLL 2
+#endif
+#if OVERLAPS && UNROLL > 2
+#undef UNROLL
 #define UNROLL 2
 #endif
 #if UNROLL > 1
@@ -74,7 +82,7 @@ typedef struct local_room {
     __local float *values;    /* [VK][D] */
     __local float4 *part;     /* of each group of keys a number of each row */
     __local float *row_max, *row_sum, *alpha; /* of rows; what the last maximum made of their sums */
-    __local ulong *at, *q_at; /* where keys and rows of q begin */
+    __local ulong *at, *q_at; /* where two tiles' keys and rows of q begin */
     __local sight *seen;      /* of the packed rows, in a run */
 #if ASYNC
     __local float *most;            /* the largest scores */
@@ -89,6 +97,22 @@ typedef struct sums {
     float4 acc[RT][C4];
 } sums;
 
+/* What is on its way: fours of elements of keys and of rows of Q, or of values. */
+#if ACT == 16 && Q_ALIGNED
+typedef uint2 q_four;
+#define Q_NUMBERS(raw) halves4(raw)
+#else
+typedef float4 q_four;
+#define Q_NUMBERS(raw) (raw)
+#endif
+#define K_LOADS ((TK * (DK / 4) + WG - 1) / WG)
+#define Q_LOADS ((R * (DK / 4) + WG - 1) / WG)
+#define V_LOADS ((VK * D4 + WG - 1) / WG)
+typedef struct held {
+    uint2 k[K_LOADS], v[V_LOADS];
+    q_four q[Q_LOADS];
+} held;
+
 /* A work-item's rows, keys and columns: the first of each, column in fours. With few rows some have the same keys, and
  * store the same scores (PoCL cannot leave them out), and some only columns that nobody reads. */
 typedef struct item_t {
@@ -99,11 +123,12 @@ typedef struct item_t {
 
 /* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on, and those that no row sees:
  * NONE. */
-static void find_tile(const local_room *l, const call_t *c, const __global int *page, int k0, int end, uint kvh)
+static void find_tile(__local ulong *at, const local_room *l, const call_t *c, const __global int *page, int k0, int end,
+                      uint kvh)
 {
     for (int j = get_local_id(0); j < TK; j += WG) {
         int key = k0 + j;
-        l->at[j] = key < end && is_seen(l, key) ? place_of(c, page, key, kvh) : NONE;
+        at[j] = key < end && is_seen(l, key) ? place_of(c, page, key, kvh) : NONE;
     }
 }
 
@@ -116,12 +141,12 @@ static void find_rows(const local_room *l, const block *b, uint HB, uint q_strid
     }
 }
 
-static float4 q_load4(const __global act_t *q, ulong at)
+static q_four q_load4(const __global act_t *q, ulong at)
 {
-#if Q_ALIGNED
-    return ACT_LOAD4(q, at);
-#else
+#if !Q_ALIGNED
     return (float4)(ACT_LOAD(q, at), ACT_LOAD(q, at + 1), ACT_LOAD(q, at + 2), ACT_LOAD(q, at + 3));
+#else
+    return *(const __global q_four *)(q + at);
 #endif
 }
 
@@ -131,32 +156,70 @@ static void put_turned(__local float *to, uint n, uint line4, uint x, float4 v)
     p[0] = v.x, p[n] = v.y, p[2 * n] = v.z, p[3 * n] = v.w;
 }
 
-/* Elements d0 to d0 + DK - 1 of all packed rows, and of the keys of a tile. */
-static INLINE void load_elements(const local_room *l, const call_t *c, const __global act_t *q, uint d0)
+/* The work-item's n-th four of elements d0 to d0 + DK - 1 of the keys of a tile, of all packed rows; of the values of
+ * keys v0 to v0 + VK - 1. */
+static uint2 read_key(const __local ulong *keys, const call_t *c, uint d0, uint n)
 {
-    FULLY
-    for (uint i = get_local_id(0); i < TK * (DK / 4); i += WG) {
-        uint j = i / (DK / 4), d4 = i % (DK / 4);
-        ulong at = l->at[j];
-        put_turned(l->keys, TK, d4, j, at == NONE ? (float4)(0) : kv_load4(c->kp, at + d0 + 4 * d4));
-    }
-    FULLY
-    for (uint i = get_local_id(0); i < R * (DK / 4); i += WG) {
-        uint r = i / (DK / 4), d4 = i % (DK / 4);
-        ulong at = l->q_at[r];
-        put_turned(l->q, R, d4, r, at == NONE ? (float4)(0) : q_load4(q, at + d0 + 4 * d4));
-    }
+    uint i = get_local_id(0) + n * WG;
+    ulong at = keys[min(i / (DK / 4), (uint)TK - 1)];
+    return at == NONE ? (uint2)(0) : kv_halves4(c->kp, at + d0 + 4 * (i % (DK / 4)));
 }
 
-/* Values of keys v0 to v0 + VK - 1 of a tile. */
-static INLINE void load_values(const local_room *l, const call_t *c, uint v0)
+static q_four read_q(const local_room *l, const __global act_t *q, uint d0, uint n)
 {
-    FULLY
-    for (uint i = get_local_id(0); i < VK * D4; i += WG) {
-        ulong at = l->at[v0 + i / D4];
-        ((__local float4 *)l->values)[i] = at == NONE ? (float4)(0) : kv_load4(c->vp, at + 4 * (i % D4));
-    }
+    uint i = get_local_id(0) + n * WG;
+    ulong at = l->q_at[min(i / (DK / 4), (uint)R - 1)];
+    return at == NONE ? (q_four)(0) : q_load4(q, at + d0 + 4 * (i % (DK / 4)));
 }
+
+static uint2 read_value(const __local ulong *keys, const call_t *c, uint v0, uint n)
+{
+    uint i = get_local_id(0) + n * WG;
+    ulong at = keys[v0 + min(i / D4, (uint)VK - 1)];
+    return at == NONE ? (uint2)(0) : kv_halves4(c->vp, at + 4 * (i % D4));
+}
+
+static void put_key(const local_room *l, uint n, uint2 raw)
+{
+    uint i = get_local_id(0) + n * WG;
+    if (TK * (DK / 4) % WG == 0 || i < TK * (DK / 4))
+        put_turned(l->keys, TK, i % (DK / 4), i / (DK / 4), halves4(raw));
+}
+
+static void put_q(const local_room *l, uint n, q_four raw)
+{
+    uint i = get_local_id(0) + n * WG;
+    if (R * (DK / 4) % WG == 0 || i < R * (DK / 4))
+        put_turned(l->q, R, i % (DK / 4), i / (DK / 4), Q_NUMBERS(raw));
+}
+
+static void put_value(const local_room *l, uint n, uint2 raw)
+{
+    uint i = get_local_id(0) + n * WG;
+    if (VK * D4 % WG == 0 || i < VK * D4) ((__local float4 *)l->values)[i] = halves4(raw);
+}
+
+#if OVERLAPS
+#define EACH(n, loads) _Pragma("unroll 2") for (uint n = 0; n < loads; n++)
+#define FETCH_ELEMENTS(keys, d0) {}
+#define FETCH_VALUES(keys, v0)   {}
+#define KEEP_ELEMENTS(keys, d0)                                \
+    EACH(n, K_LOADS) put_key(l, n, read_key(keys, c, d0, n));  \
+    EACH(n, Q_LOADS) put_q(l, n, read_q(l, q, d0, n));
+#define KEEP_VALUES(keys, v0) EACH(n, V_LOADS) put_value(l, n, read_value(keys, c, v0, n));
+#else
+#define EACH(n, loads) FULLY for (uint n = 0; n < loads; n++)
+#define FETCH_ELEMENTS(keys, d0)                               \
+    {                                                          \
+        EACH(n, K_LOADS) h->k[n] = read_key(keys, c, d0, n);   \
+        EACH(n, Q_LOADS) h->q[n] = read_q(l, q, d0, n);        \
+    }
+#define FETCH_VALUES(keys, v0) EACH(n, V_LOADS) h->v[n] = read_value(keys, c, v0, n);
+#define KEEP_ELEMENTS(keys, d0)                                \
+    EACH(n, K_LOADS) put_key(l, n, h->k[n]);                   \
+    EACH(n, Q_LOADS) put_q(l, n, h->q[n]);
+#define KEEP_VALUES(keys, v0) EACH(n, V_LOADS) put_value(l, n, h->v[n]);
+#endif
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
@@ -343,17 +406,21 @@ static INLINE void clear_sums(sums *s, const local_room *l, const call_t *c, boo
     if (r < R) l->row_max[r] = online ? NO_MAX : c->base, l->row_sum[r] = 0;
 }
 
-/* One tile; alone: all rows are of one sequence. Both ways have the same barriers, since PoCL compiles a branch with
- * barriers four times as long, and little else apart: compilers for GPUs then need more registers. */
-static INLINE void attend_tile(const bool online, sums *s, const local_room *l, const call_t *c,
-                               const __global act_t *q, const item_t *i, int k0, int end, bool alone)
+/* One tile, whose first elements are on their way, as behind it those of the next; alone: all rows are of one
+ * sequence. Both ways have the same barriers, since PoCL compiles a branch with barriers four times as long, and little
+ * else apart: compilers for GPUs then need more registers. */
+static INLINE void attend_tile(const bool online, sums *s, held *h, const local_room *l, const call_t *c,
+                               const __global act_t *q, const item_t *i, const __local ulong *at,
+                               const __local ulong *next, int k0, int end, bool alone)
 {
     float4 x[RT];
     FULLY
     for (uint r = 0; r < RT; r++) x[r] = (float4)(0);
     for (uint d0 = 0; d0 < D; d0 += DK) {
-        load_elements(l, c, q, d0);
+        KEEP_ELEMENTS(at, d0)
         barrier(CLK_LOCAL_MEM_FENCE);
+        if (d0 + DK < D) FETCH_ELEMENTS(at, d0 + DK)
+        else FETCH_VALUES(at, 0)
         multiply_keys(x, l, i);
         if (d0 + DK == D) {
             score_tile(x, l, c, i, k0);
@@ -366,9 +433,11 @@ static INLINE void attend_tile(const bool online, sums *s, const local_room *l, 
     weigh(x, l, i);
     rescale(s, l, i);
     if (!online) stop_rows(l);
-    for (uint v0 = 0; v0 < TK && k0 + (int)v0 < end; v0 += VK) {
-        load_values(l, c, v0);
+    for (uint v0 = 0, left = min(end - k0, TK); v0 < left; v0 += VK) {
+        KEEP_VALUES(at, v0)
         barrier(CLK_LOCAL_MEM_FENCE);
+        if (v0 + VK < left) FETCH_VALUES(at, v0 + VK)
+        else FETCH_ELEMENTS(next, 0)
         if (v0 == 0) add_weights(l);
         if (alone) multiply_values(s, l, i, v0);
         else multiply_apart(s, l, i, v0);
@@ -387,25 +456,30 @@ static void leave_rows(const local_room *l, const call_t *c, const block *b, uin
 static INLINE void attend(const bool online, bool left, sums *s, const local_room *l, const call_t *c, const block *b,
                           const __global act_t *q, const item_t *i, uint part, uint share)
 {
+    __local ulong *at = l->at, *other = l->at + TK;
+    held of_item, *h = &of_item;
     clear_sums(s, l, c, online);
     for (uint m = b->m0, run = 0; m < b->m_end; run++) { /* runs of rows of one sequence */
         const __global int *page = c->pages + c->indptr[c->seq[m]];
         sight any;
         const uint first = m;
+        barrier(CLK_LOCAL_MEM_FENCE); /* all know where the run before ended */
         m = look_at_run(&any, l, c, b, left, m);
         bool alone = first == b->m0 && m == b->m_end;
         bool own = run % share == part;
         int k0 = next_seen(any, 0, TK), end = own ? any.last + 1 : 0;
         if (!own) leave_rows(l, c, b, first, m);
         barrier(CLK_LOCAL_MEM_FENCE);
-        find_tile(l, c, page, k0, end, b->kvh);
+        find_tile(at, l, c, page, k0, end, b->kvh);
         barrier(CLK_LOCAL_MEM_FENCE);
+        if (k0 < end) FETCH_ELEMENTS(at, 0)
         for (int next; k0 < end; k0 = next) {
             next = next_seen(any, k0 + TK, TK);
-            attend_tile(online, s, l, c, q, i, k0, end, alone);
+            find_tile(other, l, c, page, next, end, b->kvh);
+            attend_tile(online, s, h, l, c, q, i, at, other, k0, end, alone);
             if (!online) end = end_of_rows(l, end);
-            find_tile(l, c, page, next, end, b->kvh);
-            barrier(CLK_LOCAL_MEM_FENCE);
+            __local ulong *t = at;
+            at = other, other = t;
         }
     }
 }
@@ -480,7 +554,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                       RANGE};
     __local float4 factors[FLASH_FACTORS(R, TK, DK) / 4], values[VK * D4], part[KG * (R4 + 1)];
     __local float of_rows[3 * R];
-    __local ulong at[TK], q_at[R];
+    __local ulong at[2 * TK], q_at[R];
     __local sight seen[R];
     __local uint longest;
     __local float *q = (__local float *)factors;

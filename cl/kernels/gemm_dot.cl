@@ -1,7 +1,7 @@
 /* gemm_dot: Y = X W^T + bias + residual in products of bytes, for quantised weights in planes.
  *
- *   pack 1   X --> bytes, 32 neighbours of a row by one scale, with their sums     xq[K / 32][8][rows], scales and sums
- *   pack 0   BM x BN outputs a work-group, TM x TN of them a work-item: for each CH * 32 of K all load words of X and W
+ *   pass 0   X --> bytes, 32 neighbours of a row by one scale, with their sums     xq[K / 32][8][rows], scales and sums
+ *   pass 1   BM x BN outputs a work-group, TM x TN of them a work-item: for each CH * 32 of K all load words of X and W
  *            to local memory, [4 of K][row], and multiply four of K by an instruction (device/dot4.clh)
  *
  * Of 32 of K (of 16, if the format's groups have so many) an output is
@@ -50,8 +50,8 @@
 
 /* ---- X ----------------------------------------------------------------------------------------------------------- */
 
-/* What X becomes: words of four bytes, [K / 4][rows]; scales, [K / 32][rows]; sums of 16 times the scale,
- * [K / 16][rows]. */
+/* What X becomes: words of four bytes, [K / 4][rows]; scales, [K / 32][rows]; sums of a group of W times the scale,
+ * [K / W_GROUP][rows]. */
 typedef struct packed_x {
     __global uint *q;
     __global float *scale, *sum;
@@ -92,8 +92,8 @@ static INLINE void pack_x(packed_x to, const __global act_t *x, uint x_stride, u
             to.q[((ulong)chunk * 8 + 2 * i) * to.rows + row] = a;
             to.q[((ulong)chunk * 8 + 2 * i + 1) * to.rows + row] = b;
             sum = dot4(b, 0x01010101u, dot4(a, 0x01010101u, sum));
-            if (i % 2 == 0) continue;
-            to.sum[((ulong)chunk * 2 + i / 2) * to.rows + row] = scale * (float)sum;
+            if ((i + 1) % (4 / GROUPS)) continue;
+            to.sum[((ulong)chunk * GROUPS + i / (4 / GROUPS)) * to.rows + row] = scale * (float)sum;
             sum = 0;
         }
     }
@@ -121,12 +121,11 @@ typedef struct held {
     chunk w[W_LOADS];
 } held;
 
-/* Scale or sum `at` of a chunk of X: row at % BM. */
+/* Scale or sum `what` of a chunk of X. */
 static INLINE float x_number(const packed_x *x, uint chunk, uint what, uint row)
 {
     if (what == 0) return x->scale[(ulong)chunk * x->rows + row];
-    const __global float *sum = x->sum + ((ulong)chunk * 2 + what - 1) * x->rows + row;
-    return GROUPS == 1 ? sum[0] + sum[x->rows] : sum[0];
+    return x->sum[((ulong)chunk * GROUPS + what - 1) * x->rows + row];
 }
 
 static INLINE void fetch(held *h, const packed_x *x, const __global uchar *w, ulong row_bytes, uint m0, uint n0, uint N,
@@ -252,44 +251,67 @@ static INLINE void add_parts(__local float *room, float acc[TM][TN], uint lid)
 }
 #endif
 
+/* What a product reads. */
+typedef struct factors {
+    packed_x x;
+    const __global uchar *w;
+    uint M, N, chunks;
+    ulong w_row_bytes;
+} factors;
+
+/* The products of chunks c0 to end - 1, the first of a stage, for the tile at (m0, n0). All work-items call together. */
+static INLINE void add_products(float acc[TM][TN], __local uint *stage, const factors *f, uint m0, uint n0, uint c0,
+                                uint end, uint tx, uint ty, uint team, uint lid)
+{
+    held h;
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++) acc[i][j] = 0;
+    fetch(&h, &f->x, f->w, f->w_row_bytes, m0, n0, f->N, c0, f->chunks, lid);
+    for (; c0 < end; c0 += CH) {
+        keep(stage, &h, c0, f->chunks, lid);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        fetch(&h, &f->x, f->w, f->w_row_bytes, m0, n0, f->N, min(c0 + CH, f->chunks - 1), f->chunks, lid);
+        for (uint c = team; c < CH; c += PARTS) multiply(acc, stage + c * STAGE, tx, ty);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* Row or column i of a work-item's outputs, whose fours lie n fours apart. */
+#define PLACE(i, t, n) (((i) / 4 * (n) + (t)) * 4 + (i) % 4)
+
+static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty)
+{
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++) {
+            uint m = m0 + PLACE(i, ty, MX), col = n0 + PLACE(j, tx, NX);
+            if (m < M && col < N) finish(e, m, col, acc[i][j]);
+        }
+}
+
 KERNEL void gemm_dot(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
-                     ulong w_row_bytes, uint res_stride, uint y_stride, __global uchar *scratch, uint packed)
+                     ulong w_row_bytes, uint res_stride, uint y_stride, __global uchar *scratch, uint pass)
 {
     __local uint stage[CH * STAGE] __attribute__((aligned(16)));
-    const packed_x px = packed_at(scratch, M, K);
-    if (!packed) {
-        pack_x(px, IN_AT(act_t, x), x_stride, M, K);
+    const factors f = {packed_at(scratch, M, K), IN_AT(uchar, w), M, N, K / 32, w_row_bytes};
+    if (pass == 0) {
+        pack_x(f.x, IN_AT(act_t, x), x_stride, M, K);
         return;
     }
     uint lid = get_local_id(0), tx = lid % NX, ty = lid % TEAM / NX, team = lid / TEAM;
-    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, chunks = K / 32;
+    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN;
     for (uint tile = get_group_id(0); tile < m_tiles * n_tiles; tile += get_num_groups(0)) {
         uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN; /* neighbours share W */
         float acc[TM][TN];
-        held h;
-#pragma unroll
-        for (int i = 0; i < TM; i++)
-#pragma unroll
-            for (int j = 0; j < TN; j++) acc[i][j] = 0;
-        fetch(&h, &px, IN_AT(uchar, w), w_row_bytes, m0, n0, N, 0, chunks, lid);
-        for (uint c0 = 0; c0 < chunks; c0 += CH) {
-            keep(stage, &h, c0, chunks, lid);
-            barrier(CLK_LOCAL_MEM_FENCE);
-            fetch(&h, &px, IN_AT(uchar, w), w_row_bytes, m0, n0, N, min(c0 + CH, chunks - 1), chunks, lid);
-            for (uint c = team; c < CH; c += PARTS) multiply(acc, stage + c * STAGE, tx, ty);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
+        add_products(acc, stage, &f, m0, n0, 0, f.chunks, tx, ty, team, lid);
 #if PARTS > 1
         add_parts((__local float *)stage, acc, lid);
 #endif
-        epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
-        if (team == 0)
-            for (int i = 0; i < TM; i++)
-#pragma unroll
-                for (int j = 0; j < TN; j++) {
-                    uint m = m0 + (i / 4 * MX + ty) * 4 + i % 4, col = n0 + (j / 4 * NX + tx) * 4 + j % 4;
-                    if (m < M && col < N) finish(&e, m, col, acc[i][j]);
-                }
+        const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+        if (team == 0) finish_all(&e, acc, m0, M, n0, N, tx, ty);
         barrier(CLK_LOCAL_MEM_FENCE); /* the stage is written again */
     }
 }

@@ -21,6 +21,8 @@
  * the end their sums meet in local memory and are added in the order of the parts. What an output is depends on BK and
  * PARTS alone.
  *
+ * SHARES: or several work-groups share the K of a tile (shares.clh).
+ *
  * Knobs: BM, BN, BK, TM, TN, PARTS, with BM / TM * (BN / TN) * PARTS = WG, BM + BN or BN a multiple of 32, BK 8, 16 or
  * 32; BUFS 1 (a barrier more a part) or 2; UNROLL steps of k in a row; UNROLL_END: as many of a work-item's TM rows of
  * outputs end in a row; VEC 1: rows of X and W are aligned to 8 elements and K is a multiple of 8; GROUPED 1:
@@ -58,6 +60,16 @@
 
 #ifndef PARTS
 #define PARTS 1
+#endif
+
+#ifndef SHARES
+#define SHARES 0
+#endif
+#if SHARES
+#include "shares.clh"
+#define SHARE_ARGS , __global float *scratch, uint shares, uint pass
+#else
+#define SHARE_ARGS
 #endif
 
 #define LD      (BM + BN)
@@ -194,8 +206,57 @@ static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uin
 }
 #endif
 
+/* What a product reads. */
+typedef struct factors {
+    const __global act_t *x;
+    const __global uchar *w;
+    uint x_stride, M, N, K;
+    ulong w_row_bytes;
+} factors;
+
+/* The products of parts p to end - 1 of K for the tile at (m0, n0), through local memory. All work-items call
+ * together. */
+static INLINE void add_products(float acc[TM][TN], __local float *part, const factors *f, uint m0, uint n0, uint p,
+                                uint end, uint first, uint tx, uint ty, uint lid OF_ROWS)
+{
+    x_held xs[X_LOADS];
+    w_held ws[W_LOADS];
+    clear(acc);
+    fetch_x(xs, f->x, f->x_stride, m0, f->M, p * BK, f->K, lid THESE_ROWS);
+    fetch_w(ws, f->w, f->w_row_bytes, n0, f->N, p * BK, f->K, lid);
+    keep_x(part, xs, p * BK, f->K, lid);
+    keep_w(part, ws, p * BK, f->K, lid);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint turn = 0; p < end; p++, turn++) {
+        __local float *now = part + turn % BUFS * BUFFER, *next = part + (turn + 1) % BUFS * BUFFER;
+        uint k0 = (p + 1) * BK; /* of the next part */
+        fetch_x(xs, f->x, f->x_stride, m0, f->M, k0, f->K, lid THESE_ROWS);
+        fetch_w(ws, f->w, f->w_row_bytes, n0, f->N, k0, f->K, lid);
+        multiply(acc, now, first, tx, ty);
+#if BUFS == 1
+        barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+        keep_x(next, xs, k0, f->K, lid);
+        keep_w(next, ws, k0, f->K, lid);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+#if SHARES
+static INLINE void put_share(__global float *to, float acc[TM][TN], uint tx, uint ty)
+{
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j += 4) {
+            __global float *four = to + place(i, ty, MX, TM) * BN + place(j, tx, NX, TN);
+            *(__global float4 *)four = (float4)(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+}
+#endif
+
 KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
-                      uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride EXPERT_ARGS)
+                      uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride EXPERT_ARGS SHARE_ARGS)
 {
     __local float part[BUFS * BUFFER] __attribute__((aligned(16)));
 #if PARTS > 1
@@ -212,40 +273,42 @@ KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     uint m_tiles = (M + BM - 1) / BM;
 #endif
     uint n_tiles = (N + BN - 1) / BN, n_parts = (K + BK - 1) / BK;
+    factors f = {IN_AT(act_t, x), IN_AT(uchar, w), x_stride, M, N, K, w_row_bytes};
+#if SHARES
+    const shares_t s = shares_of(scratch, shares, n_parts, m_tiles, n_tiles);
+    if (pass) {
+        const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+        add_shares(&s, &e, M, N, lid);
+        return;
+    }
+    for (uint turn = get_group_id(0); turn < m_tiles * shares; turn += get_num_groups(0)) {
+        const uint m_tile = turn % m_tiles, share = turn / m_tiles, begin = share_begins(&s, share),
+                   end = share_begins(&s, share + 1);
+        for (uint at = begin, n; at < end; at += n) {
+            const uint n_tile = at / n_parts, p = at % n_parts;
+            float acc[TM][TN];
+            n = min(n_parts - p, end - at);
+            add_products(acc, part, &f, m_tile * BM, n_tile * BN, p, p + n, 0, tx, ty, lid);
+            if (n == n_parts) {
+                const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+                finish_all(&e, acc, m_tile * BM, M, n_tile * BN, N, tx, ty);
+            } else put_share(share_sums(&s, m_tile, share, at == begin), acc, tx, ty);
+        }
+    }
+#else
     ulong tiles = (ulong)m_tiles * n_tiles;
     for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         uint n0 = tile / m_tiles * BN; /* neighbours share W */
-        const __global uchar *w = IN_AT(uchar, w);
 #if GROUPED
         const rows_t found = find_rows(&expert_rows, &g, tile % m_tiles, lid), *rows = &found;
         const uint m0 = 0;
-        M = rows->n;
-        w += w_row_of(&g, rows->expert) * w_row_bytes;
+        f.M = M = rows->n;
+        f.w = IN_AT(uchar, w) + w_row_of(&g, rows->expert) * w_row_bytes;
 #else
         uint m0 = tile % m_tiles * BM;
 #endif
         float acc[TM][TN];
-        x_held xs[X_LOADS];
-        w_held ws[W_LOADS];
-        clear(acc);
-        fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, 0, K, lid THESE_ROWS);
-        fetch_w(ws, w, w_row_bytes, n0, N, 0, K, lid);
-        keep_x(part, xs, 0, K, lid);
-        keep_w(part, ws, 0, K, lid);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint p = 0; p < n_parts; p++) {
-            __local float *now = part + p % BUFS * BUFFER, *next = part + (p + 1) % BUFS * BUFFER;
-            uint k0 = (p + 1) * BK; /* of the next part */
-            fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, k0, K, lid THESE_ROWS);
-            fetch_w(ws, w, w_row_bytes, n0, N, k0, K, lid);
-            multiply(acc, now, first, tx, ty);
-#if BUFS == 1
-            barrier(CLK_LOCAL_MEM_FENCE);
-#endif
-            keep_x(next, xs, k0, K, lid);
-            keep_w(next, ws, k0, K, lid);
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
+        add_products(acc, part, &f, m0, n0, 0, n_parts, first, tx, ty, lid THESE_ROWS);
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
 #if PARTS > 1
         finish_parts(&e, part, acc, m0, M, n0, N, tx, ty, lid THESE_ROWS);
@@ -253,4 +316,5 @@ KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         finish_all(&e, acc, m0, M, n0, N, tx, ty THESE_ROWS);
 #endif
     }
+#endif
 }

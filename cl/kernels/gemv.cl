@@ -6,19 +6,18 @@
  *
  * LANES work-items share the K of a pair of rows of W: neighbours read neighbouring 8 elements, and each value of X
  * that was read serves both rows. A work-group holds WG / LANES such teams. The sums of a team are added as a tree in
- * local memory. Every output has the same order of additions whatever MR and WG are, but for the squares of a norm in
- * front: one invariance class per LANES.
+ * local memory. Every output has the same order of additions whatever MR and WG are: one invariance class per LANES.
  *
  * A pair is two neighbours; with SILU, for Y = silu(gate) * up, the same row of gate and of up; with ROPE, where W
  * holds q, k and v, what turns together: Y is q, rotated, and k and v go to their slots (rope.clh).
  *
- * NORM: X is normalised first. INT16: weights in planes, X in fixed point, which a work-group puts into local memory
- * first, to have several tiles of W with it.
+ * INT16: weights in planes, X in fixed point, which a work-group puts into local memory first, to have several tiles of
+ * W with it; NORM: X is normalised before.
  *
  * Knobs: MR rows of X (at least M), LANES (a power of two, at most WG), VEC 1: rows of X and W are aligned to 8
  * elements and K is a multiple of 8; 0: any K, one element a step; UNROLL steps whose loads are all issued before the
- * first use; INT16 with XK, at least K; NORM, SILU, ROPE (with HEAD, an even size of heads, of which N_ROT turn);
- * GROUPED 1: experts.clh, a pair of a token with an expert after the other, without INT16, NORM and ROPE. Parts:
+ * first use; INT16 with XK, at least K, and NORM; SILU, ROPE (with HEAD, an even size of heads, of which N_ROT turn);
+ * GROUPED 1: experts.clh, a pair of a token with an expert after the other, without INT16 and ROPE. Parts:
  * rows_f32.clh or rows_int16.clh.
  */
 #ifndef WG
@@ -57,7 +56,7 @@
 #endif
 
 #define TEAMS (WG / LANES)
-#define OUTS  (2 * MR + (NORM && !INT16 ? MR : 0)) /* sums of a work-item: of products, of squares of X */
+#define OUTS  (2 * MR) /* sums of a work-item */
 
 #include "dot.clh"
 #if INT16
@@ -141,7 +140,7 @@ KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ui
     const x_place x_at = {x_q, x_scale, x_sum};
     keep_rows(x_at, part[0], IN_AT(act_t, x), x_stride, M, K, IN_AT(float, norm), eps, lid);
 #else
-    x_place x_at = {IN_AT(act_t, x), IN_AT(float, norm), x_stride, M};
+    x_place x_at = {IN_AT(act_t, x), x_stride, M};
 #endif
 #if GROUPED
     const experts g = EXPERTS_OF_ARGS;
@@ -169,10 +168,6 @@ KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ui
             uint t = i % TEAMS, m = i / TEAMS, pair = tile * TEAMS + t;
             float a = part[2 * m][t * LANES], b = part[2 * m + 1][t * LANES];
             if (m >= M || pair >= pairs_n) continue;
-#if NORM && !INT16
-            const float by = rms_scale(part[2 * MR + m][t * LANES], K, eps);
-            a *= by, b *= by;
-#endif
 #if ROPE
             finish_two(&e, &rope, m, pair, a, b);
 #elif GROUPED

@@ -163,35 +163,43 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_knob(l, "DK", (int32_t)t.elements);
     wf_cl_knob(l, "VK", (int32_t)t.values);
     wf_cl_knob(l, "Q_ALIGNED", q->stride % 4 == 0 && q->offset % 16 == 0);
-    wf_cl_knob(l, "UNROLL", caps->gpu ? 2 : 1); /* PoCL would compile for minutes */
+    wf_cl_knob(l, "UNROLL", caps->gpu ? 4 : 1); /* PoCL would compile for minutes */
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     share_runs(l, c, rows, heads, IDLE_GROUPS);
     return given_maximum(c, v->tile[1], F32_MOST, F32_LEAST, 1, l);
 }
 
-/* Elements of a key that a work-item of attention_decode reads at once; 0: its keys do not lie so. */
-static uint32_t decode_elements(const wf_call *c)
+/* Elements of a key that a work-item of attention_decode reads at once: as many as the variant wants, or as it takes for
+ * a work-group to read a key; 0: keys do not lie so. */
+static uint32_t decode_elements(const wf_call *c, uint32_t wanted, uint32_t group)
 {
     const wf_view *k = &c->in[WF_ATTENTION_K_POOL], *v = &c->in[WF_ATTENTION_V_POOL];
     uint64_t all = (uint64_t)c->p.head_dim | k->stride | (k->offset | v->offset) / 2;
-    return (k->offset | v->offset) % 2 || all % 4 ? 0 : all % 8 ? 4 : 8;
+    if ((k->offset | v->offset) % 2 || all % 4) return 0;
+    return all % 8 == 0 && c->p.head_dim / wanted > group ? 8 : all % 8 ? 4 : wanted;
 }
 
-/* As many keys of a tile as `ahead` reads of a work-item bring, and local memory holds products of. */
+/* As many keys of a tile as `ahead` reads of a work-item bring, and local memory holds products of. A work-group is a
+ * wave where there are enough rows for the device, since all of it meets three times a tile, and large where there are
+ * not, for a chunk to be one tile (H200, 64 x 4,096 keys, TB/s with 128, 64, 32 work-items: 2.6, 3.2, 3.4, and with
+ * elements by four 2.4, 3.0, 3.7). */
 bool wf_cl_configure_decode(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { MOST_HEADS = 8, AHEAD = 8, GROUPS = 32, FEW_ROWS = 32 }; /* of a sequence: a work-group has one */
+    enum { MOST_HEADS = 8, AHEAD = 8, NUMBERS = 64, GROUPS = 32, FEW_ROWS = 32 }; /* of a sequence: a work-group has one */
     const wf_op_params *p = &c->p;
     uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, heads = WF_MIN(g, (uint32_t)MOST_HEADS), padded = 1;
-    uint32_t each = decode_elements(c), group = wf_cl_group(caps, 128, limit), keys = (uint32_t)v->tile[0], padded_keys;
+    uint32_t items = WF_MAX((uint32_t)v->tile[2], caps->lanes);
+    while (items < d / 8) items *= 2;
+    uint32_t group = wf_cl_group(caps, items, limit), each = decode_elements(c, (uint32_t)v->tile[3], group), keys = (uint32_t)v->tile[0],
+             padded_keys;
     while (padded < heads) padded *= 2;
     if (p->max_q > FEW_ROWS || !each || d / each > group || group < 4 * MOST_HEADS) return false;
-    uint32_t at_once = group / (d / each);
-    while (keys > 1 && keys / 2 >= at_once * AHEAD) keys /= 2;
+    uint32_t at_once = group / (d / each), ahead = padded * each < NUMBERS ? AHEAD : AHEAD / 2; /* as registers allow */
+    while (keys > 1 && keys / 2 >= at_once * ahead) keys /= 2;
     for (;; keys /= 2) {
         padded_keys = (keys + at_once - 1) / at_once * at_once;
-        if (DECODE_LOCAL_BYTES(d, each, padded, padded_keys, group) <= WF_MIN(caps->local_bytes, 24u << 10)) break;
+        if (DECODE_LOCAL_BYTES(d, each, padded, keys, padded_keys, group) <= WF_MIN(caps->local_bytes, 24u << 10)) break;
         if (keys == 1) return false;
     }
     common_arguments(c, l);

@@ -112,15 +112,15 @@ static bool gemv_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
 
 /* Of planes, whose step is 32 elements, one step at a time: more work-groups hide latency better than more loads of
  * each (H200, one row, 28,672 x 4,096, us with one step and two: Q4_0 32 and 52, Q8_0 38 and 73, Q4_K 36 and 50).
- * Without a norm, whose F32 of X and weights neighbours would read 128 bytes apart, twice for each 16 bytes of W
- * (Llama-3-8B in Q4_0 140 tokens/s, 209 with a norm in front). */
+ * Without a norm in front: each pair of rows of W would read it again (H200, Llama-3-8B in F16, one row, us with it and
+ * without: QKV 24 and 16, gate and up 69 and 57; a launch for the norm takes 5), and for planes neighbours would read it
+ * 128 bytes apart. */
 bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
-    bool eights = reads_vectors(c) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]),
-         planes = c->in[WF_GEMM_W].layout == WF_CL_PLANES;
+    bool eights = reads_vectors(c), planes = c->in[WF_GEMM_W].layout == WF_CL_PLANES;
     uint32_t rows = gemv_rows(caps, c, eights), group = wf_cl_group(caps, 128, limit);
-    if (rows > 8 || group < gemv_lanes(v, c) || (planes && c->in[WF_GEMM_NORM].rows)) return false;
+    if (rows > 8 || group < gemv_lanes(v, c) || c->in[WF_GEMM_NORM].rows) return false;
     /* products of bytes and a launch more are faster */
     if (planes && rows > 2 && wf_is_fused(c) && caps->dot != WF_CL_DOT_PLAIN) return false;
     wf_cl_knob(l, "VEC", eights);
@@ -171,7 +171,7 @@ static tile_shape shape_of(const cl_variant *v, const wf_view *w)
 {
     enum { BK = 16, PART_K = 4 };
     uint32_t bm = (uint32_t)v->tile[0], bn = (uint32_t)v->tile[1], parts = (uint32_t)v->tile[4];
-    if (!parts) return (tile_shape){bm, bn, BK, 1};
+    if (v->tile[4] <= 0) return (tile_shape){bm, bn, BK, 1};
     if (w->rows < FLAT_NARROW) bn /= 2, parts *= 2;
     return (tile_shape){bm, bn, parts * PART_K, parts};
 }
@@ -192,6 +192,23 @@ static void tile_knobs(const cl_caps *caps, const cl_variant *v, const tile_shap
     wf_cl_knob(l, "UNROLL_END", caps->gpu ? v->tile[2] : 1);
 }
 
+/* Work-groups that share the K of tiles, `each` on a unit, at most one for a step of K, and behind them those that add
+ * their sums (kernels/shares.clh). The last arguments. */
+static bool share_tiles(const cl_caps *caps, const wf_call *c, const tile_shape *s, uint32_t each, cl_launch *l)
+{
+    uint64_t m_tiles = (c->out[WF_GEMM_Y].rows + s->bm - 1) / s->bm,
+             n_tiles = (c->out[WF_GEMM_Y].cols + s->bn - 1) / s->bn,
+             steps = n_tiles * ((c->in[WF_GEMM_X].cols + s->bk - 1) / s->bk),
+             n = WF_MIN((uint64_t)caps->units * each, steps), bytes = m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
+    l->groups = m_tiles * n;
+    l->then_groups = m_tiles * n_tiles * (s->bm * s->bn / 4 / l->group);
+    wf_cl_knob(l, "SHARES", 1);
+    wf_cl_arg_scratch(l, bytes);
+    wf_cl_arg_u32(l, (uint32_t)n);
+    wf_cl_arg_u32(l, 0); /* the pass */
+    return bytes <= caps->panels;
+}
+
 bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
@@ -205,7 +222,8 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     tile_knobs(caps, v, &s, l);
     wf_cl_knob(l, "VEC", reads_vectors(c));
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * ((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
-    return wf_cl_gemm_arguments(v, c, l);
+    if (!wf_cl_gemm_arguments(v, c, l)) return false;
+    return v->tile[4] >= 0 || share_tiles(caps, c, &s, (uint32_t)-v->tile[4], l);
 }
 
 /* For processors: one row of X, or any number. */

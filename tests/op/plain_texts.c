@@ -23,8 +23,8 @@ static const struct product_row {
     uint32_t m, k, fused;
 } products[] = {
     {"gemv", "gemv", 1, COLUMNS, 0},
-    {"gemv-silu", "gemv", 1, COLUMNS, NORM | SILU},
-    {"gemv-rope", "gemv", 2, COLUMNS, NORM | TURNS},
+    {"gemv-silu", "gemv", 1, COLUMNS, SILU},
+    {"gemv-rope", "gemv", 2, COLUMNS, TURNS},
     {"gemv-8", "gemv", 8, COLUMNS, 0},
     {"int16", "gemv_int16", 1, LONG, 0},
     {"int16-silu", "gemv_int16", 1, COLUMNS, NORM | SILU},
@@ -36,6 +36,7 @@ static const struct product_row {
     {"dot128", "dot128", 500, COLUMNS, 0},
     {"tile8", "tile8", 16, COLUMNS, 0},
     {"tile64", "tile64", 64, COLUMNS, 0},
+    {"tile64-shares", "tile64_shares", 64, COLUMNS, 0},
     {"tile64-wide", "tile64_wide", 500, COLUMNS, 0},
 };
 static const uint8_t formats[] = {WF_F16, WF_Q4_0, WF_Q4_K, WF_Q6_K, WF_Q8_0};

@@ -87,9 +87,9 @@ static cl_dev *with_lanes(uint32_t lanes)
     return d;
 }
 
-/* AMD's and Intel's matrix units: rows of one sequence for each KV head, padded to the unit's; chunks of keys where
- * those are too few for the device. With --deterministic kernels of one class for decodes and prompts. A head that the
- * unit has no registers for is the base tier's. */
+/* Other matrix units: decodes without them, by chunks of keys that are short where rows are too few for the device. With
+ * --deterministic kernels of one class for decodes and prompts, rows of one sequence for each KV head, padded to the
+ * unit's. A head that the unit has no registers for is the base tier's. */
 static void decodes_on_other_units(void **state)
 {
     static const struct {
@@ -97,13 +97,13 @@ static void decodes_on_other_units(void **state)
         int32_t rows;
         const char *variant, *invariant;
     } cases[] = {
-        {64, 256, 1024, 256, 32, 1, 16, "matrix_decode", "matrix_decode"},
-        {32, 256, 1024, 128, 32, 1, 16, "matrix_decode", "matrix_decode"},
-        {16, 256, 1024, 128, 32, 1, 8, "matrix_decode", "matrix_decode"},
-        {16, 256, 1024, 128, 96, 1, 16, "matrix_decode", "matrix_decode"},
-        {32, 256, 1024, 128, 8 * 71, 1, 64, "matrix_decode", "matrix_decode"},
-        {32, 1, 4096, 128, 32, 1, 16, "matrix_decode_split", "matrix_decode"},
-        {32, 1, 200, 128, 32, 1, 16, "matrix_decode", "matrix_decode"},
+        {64, 256, 1024, 256, 32, 1, 16, "decode_wide", "matrix_decode"},
+        {32, 256, 1024, 128, 32, 1, 16, "decode_wide", "matrix_decode"},
+        {16, 256, 1024, 128, 32, 1, 8, "decode_wide", "matrix_decode"},
+        {16, 256, 1024, 128, 96, 1, 16, "decode_wide", "matrix_decode"},
+        {32, 256, 1024, 128, 8 * 71, 1, 64, "decode_wide", "matrix_decode"},
+        {32, 1, 4096, 128, 32, 1, 16, "decode_split", "matrix_decode"},
+        {32, 1, 200, 128, 32, 1, 16, "decode_split", "matrix_decode"},
         {32, 2048, 2048, 128, 32, 2048, 64, "matrix_prefill_async", "matrix_prefill"},
         {32, 256, 1024, 256, 32, 1, 4, "decode_wide", "decode"},
     };
@@ -115,11 +115,11 @@ static void decodes_on_other_units(void **state)
         c.p.max_q = cases[i].max_q;
         if (c.p.max_q > 1) c.p.phi_lo = -4, c.p.phi_hi = 4;
         assert_string_equal(picked_attention(d, &c), cases[i].variant);
-        assert_true(wf_cl_configure(d, best_of(d, &c), &c, &l));
-        assert_int_equal(knob(&l, "R"), cases[i].rows);
         c.p.phi_lo = c.p.phi_hi = 0;
         int v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c);
         assert_string_equal(wf_cl_variant_at(WF_OP_ATTENTION, v)->name, cases[i].invariant);
+        assert_true(wf_cl_configure(d, v, &c, &l));
+        assert_int_equal(knob(&l, "R"), cases[i].rows);
         wf_batch_invariance_reset(&b);
     }
 }
