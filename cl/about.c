@@ -20,8 +20,8 @@ static const struct {
     {wf_cl_configure_flat_cut, "NVIDIA, compute capability 9.0"},
     {wf_cl_configure_wgmma, "NVIDIA, compute capability 9.0"},
     {wf_cl_configure_attention_wgmma, "NVIDIA, compute capability 9.0"},
-    {wf_cl_configure_attention_matrix, "AMD MFMA or WMMA, or Intel DPAS"},
-    {wf_cl_configure_matrix, "AMD MFMA or WMMA, or Intel DPAS"},
+    {wf_cl_configure_attention_matrix, "AMD MFMA or WMMA, Intel DPAS, or NVIDIA mma.sync"},
+    {wf_cl_configure_matrix, "AMD MFMA or WMMA, Intel DPAS, or NVIDIA mma.sync"},
     {wf_cl_configure_clblast, "a build with CLBlast"},
 };
 
@@ -49,7 +49,7 @@ void wf_cl_about(wf_dev *d, enum wf_op op, int variant, wf_kernel_about *out)
 static cl_caps able_caps(const cl_caps *real)
 {
     cl_caps c = *real;
-    c.gpu = c.fp16 = c.subgroup = c.matrix = c.nv_mma = c.nv_wgmma = c.registers = true;
+    c.gpu = c.matrix = c.nv_mma = c.nv_wgmma = c.registers = true;
     c.max_group = 1024;
     c.units = WF_MAX(c.units, 64u);
     c.local_bytes = 48 << 10;

@@ -133,6 +133,7 @@ static uint32_t intel_lanes(cl_device_id dev)
 static uint32_t matrix_lanes(const cl_device_ref *ref, const char *ext)
 {
     if (has_word(ext, "cl_intel_subgroup_matrix_multiply_accumulate")) return intel_lanes(ref->device);
+    if (has_word(ext, "cl_nv_device_attribute_query")) return get_number(ref->device, NV_CAPABILITY_MAJOR) >= 8 ? 32 : 0;
     return has_word(ext, "cl_amd_device_attribute_query") ? amd_lanes(ref->info.name) : 0;
 }
 
@@ -140,8 +141,6 @@ static uint32_t matrix_lanes(const cl_device_ref *ref, const char *ext)
  * by compiler builtins, Intel and ARM by extension. */
 static bool has_matrix(const cl_device_ref *ref, const char *ext)
 {
-    if (has_word(ext, "cl_nv_device_attribute_query"))
-        return get_number(ref->device, NV_CAPABILITY_MAJOR) >= 8;
     return matrix_lanes(ref, ext) || has_word(ext, "cl_arm_matrix_multiply");
 }
 
@@ -161,12 +160,8 @@ static uint32_t dot_of(const cl_device_ref *ref, const char *ext)
 
 static void get_tiers(cl_device_ref *ref, const char *ext)
 {
-    enum { MAX_NUM_SUB_GROUPS = 0x105C }; /* OpenCL 2.1; optional in 3.0, then 0 */
     cl_caps *c = &ref->caps;
     c->dot = dot_of(ref, ext);
-    c->fp16 = has_word(ext, "cl_khr_fp16");
-    c->subgroup = has_word(ext, "cl_khr_subgroups") || has_word(ext, "cl_intel_subgroups") ||
-                  get_number(ref->device, MAX_NUM_SUB_GROUPS) > 0;
     c->matrix = has_matrix(ref, ext);
     c->nv_mma = c->matrix && has_word(ext, "cl_nv_device_attribute_query");
     c->nv_wgmma = c->nv_mma && get_number(ref->device, NV_CAPABILITY_MAJOR) == 9 &&
@@ -176,15 +171,10 @@ static void get_tiers(cl_device_ref *ref, const char *ext)
     c->nv_local_bytes =
         c->nv_mma ? WF_MAX((uint32_t)get_number(ref->device, NV_LOCAL_PER_UNIT), 100u << 10) - (1 << 10) : 0;
     c->lanes = matrix_lanes(ref, ext);
-    c->tier = c->matrix     ? WF_TIER_MATRIX
-              : c->subgroup ? WF_TIER_SUBGROUP
-              : c->fp16     ? WF_TIER_FP16
-                            : WF_TIER_DOT; /* in plain C where there is no instruction */
-    snprintf(ref->info.tiers, sizeof ref->info.tiers, "%s %s%s%s%s%s%s%s", wf_tier_name(WF_TIER_BASE),
-             wf_tier_name(WF_TIER_DOT),
-             c->fp16 ? " " : "", c->fp16 ? wf_tier_name(WF_TIER_FP16) : "", c->subgroup ? " " : "",
-             c->subgroup ? wf_tier_name(WF_TIER_SUBGROUP) : "", c->matrix ? " " : "",
-             c->matrix ? wf_tier_name(WF_TIER_MATRIX) : "");
+    c->tier = c->matrix ? WF_TIER_MATRIX : WF_TIER_DOT; /* that in plain C where there is no instruction */
+    snprintf(ref->info.tiers, sizeof ref->info.tiers, "%s %s%s%s%s%s", wf_tier_name(WF_TIER_BASE),
+             wf_tier_name(WF_TIER_DOT), c->lanes ? " " : "", c->lanes ? wf_tier_name(WF_TIER_NEUTRAL) : "",
+             c->matrix ? " " : "", c->matrix ? wf_tier_name(WF_TIER_MATRIX) : "");
 }
 
 static void get_features(cl_device_ref *ref, const char *ext)

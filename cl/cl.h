@@ -40,7 +40,7 @@ typedef struct cl_caps {
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
     uint32_t dot;  /* whose instruction gives four products of bytes (kernels/device/dot4.clh); 0: it has none */
-    bool fp16, subgroup, matrix;
+    bool matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     uint32_t nv_local_bytes; /* of local memory (shared memory) that a work-group may declare by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */

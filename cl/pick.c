@@ -73,7 +73,7 @@ static const char *const *names_for(const cl_dev *d, const wf_call *c)
     const struct wf_open_params *open = &d->base.params;
     bool grouped = c->op == WF_OP_GROUPED_GEMM,
          fragments = (grouped || c->op == WF_OP_GEMM) && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR;
-    bool units_of_matrix = caps->lanes && open->tier >= WF_TIER_MATRIX;
+    bool units_of_matrix = caps->lanes && open->tier >= WF_TIER_NEUTRAL;
     bool dots = c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout == WF_CL_PLANES && caps->dot != WF_CL_DOT_PLAIN &&
                 open->tier >= WF_TIER_DOT && !units_of_matrix && !open->deterministic;
     uint32_t m = c->out[0].rows, n = c->in[1].rows, units = caps->units, experts = 1, busy = 1;

@@ -106,7 +106,7 @@ weft_status wf_cl_measure(wf_dev *base, wf_ceilings *out)
     WF_TRY(wf_cl_buf_create(base, 64, &y));
     weft_status s = measure_read(d, y, out);
     if (!s) s = measure_ops(d, y, "probe_fma", 256, 4 * 16 * 2.0, &out->ops[WF_ARITH_F32]);
-    bool mma = d->ref.caps.nv_mma && base->params.tier >= WF_TIER_MATRIX;
+    bool mma = d->ref.caps.nv_mma && base->params.tier >= WF_TIER_NEUTRAL;
     if (!s && mma)
         s = measure_ops(d, y, "probe_mma", 256, 8 * 16 * 8 * 16 * 2.0 / 32,
                         &out->ops[WF_ARITH_F16]);

@@ -1,4 +1,4 @@
-/* attention_matrix: softmax(q . k * scale) v over paged keys on the matrix units of AMD and Intel (matrix.clh), F16 in,
+/* attention_matrix: softmax(q . k * scale) v over paged keys on any vendor's matrix units (matrix.clh), F16 in,
  * F32 sums: a block of rows a work-group (attention/blocks.clh), which for decoding is one row's query heads of a KV
  * head, padded to the unit's rows. WC waves share MMA_M packed rows: each has a part of their scores, by keys, and a
  * part of their sums, by columns.
@@ -140,7 +140,7 @@ static void load_values(const local_room *l, const __global uchar *pool)
 /* A number of each of the lane's rows. */
 static INLINE void put_parts(const local_room *l, const float x[N_SUMS], const wave_t *w)
 {
-    EACH_SUM(v) l->part[ROW_OF(w, v) * PARTS + w->key / KEYS * MMA_N + C_COL(w->lane)] = x[v];
+    EACH_SUM(v) l->part[ROW_OF(w, v) * PARTS + w->key / KEYS * MMA_N + C_COL(w->lane, v)] = x[v];
 }
 
 /* The largest of those of a row. */
@@ -174,7 +174,7 @@ static INLINE void score(float most[N_SUMS], frag_c x[KEY_TILES], const local_ro
         most[v] = -INFINITY;
 #pragma unroll
         for (int n = 0; n < KEY_TILES; n++) {
-            int key = k0 + (int)(w->key + n * MMA_N + C_COL(w->lane));
+            int key = k0 + (int)(w->key + n * MMA_N + C_COL(w->lane, v));
             x[n][v] = sees(seen, key) ? capped(&c->mask, x[n][v] * c->scale) * LOG2E : -INFINITY;
             most[v] = fmax(most[v], x[n][v]);
         }
@@ -213,7 +213,7 @@ static INLINE void weigh(const bool online, sums *s, const frag_c x[KEY_TILES], 
         for (int n = 0; n < KEY_TILES; n++) {
             float p = exp2(x[n][v] - above);
             s->sum[v] += p;
-            put_a_one(l->p, P_PITCH, r, w->key + n * MMA_N + C_COL(w->lane), p);
+            put_a_one(l->p, P_PITCH, r, w->key + n * MMA_N + C_COL(w->lane, v), p);
         }
     }
 }
@@ -232,15 +232,22 @@ static INLINE void note_most(sums *s, const float most[N_SUMS], const local_room
 #define note_most(s, most, l, c, w)
 #endif
 
-static INLINE void add_values(sums *s, const local_room *l, const wave_t *w)
+/* alone: all rows of the block are of one sequence. Else those of others keep their sums, for what keys hold that they
+ * do not see may be NaN, also times 0. */
+static INLINE void add_values(sums *s, const local_room *l, const wave_t *w, bool alone)
 {
+    frag_a p[TK / 16];
 #pragma unroll
-    for (int k = 0; k < TK; k += 16) {
-        frag_a p = load_a(l->p, P_PITCH, w->row, k, w->lane);
+    for (int k = 0; k < TK / 16; k++) p[k] = load_a(l->p, P_PITCH, w->row, 16 * k, w->lane);
 #pragma unroll
-        for (int n = 0; n < SUM_TILES; n++)
-            s->acc[n] = mma(p, load_b(l->tiles + ATTENTION_KEYS(D, TK), P_PITCH, w->column + n * MMA_N, k, w->lane),
-                            s->acc[n]);
+    for (int n = 0; n < SUM_TILES; n++) {
+        frag_c sum = s->acc[n];
+#pragma unroll
+        for (int k = 0; k < TK / 16; k++)
+            sum = mma(p[k], load_b(l->tiles + ATTENTION_KEYS(D, TK), P_PITCH, w->column + n * MMA_N, 16 * k, w->lane),
+                      sum);
+        if (alone) s->acc[n] = sum;
+        else EACH_SUM(v) s->acc[n][v] = l->seen[ROW_OF(w, v)].last >= 0 ? sum[v] : s->acc[n][v];
     }
 }
 
@@ -257,7 +264,7 @@ static INLINE void clear_sums(sums *s)
  * online. */
 static INLINE void attend_tile(const bool online, sums *s, const frag_a q[D / 16], const local_room *l, const call_t *c,
                                const block *b, const __global int *page, int k0, int next, int end, int flip,
-                               const wave_t *w)
+                               bool alone, const wave_t *w)
 {
     frag_c x[KEY_TILES];
     float most[N_SUMS];
@@ -275,7 +282,7 @@ static INLINE void attend_tile(const bool online, sums *s, const frag_a q[D / 16
     weigh(online, s, x, l, c, flip, w);
     find_tile(l, c, page, next, end, b->kvh);
     barrier(CLK_LOCAL_MEM_FENCE);
-    add_values(s, l, w);
+    add_values(s, l, w, alone);
     if (!online) stop_rows(l);
 }
 
@@ -289,9 +296,11 @@ static INLINE int attend(const bool online, bool left, sums *s, const frag_a q[D
     if (get_local_id(0) < R) l->row_max[get_local_id(0)] = NO_MAX;
     for (uint m = b->m0; m < b->m_end;) { /* runs of rows of one sequence */
         const __global int *page = c->pages + c->indptr[c->seq[m]];
+        const uint first = m;
         sight any;
         barrier(CLK_LOCAL_MEM_FENCE); /* all know where the run before ended */
         m = look_at_run(&any, l, c, b, left, m);
+        const bool alone = first == b->m0 && m == b->m_end;
         int k0 = next_seen(any, b->begin, TK), end = min(any.last + 1, b->stop);
         barrier(CLK_LOCAL_MEM_FENCE);
         find_tile(l, c, page, k0, end, b->kvh);
@@ -301,7 +310,7 @@ static INLINE int attend(const bool online, bool left, sums *s, const frag_a q[D
             load_keys(l, c->kp);
             load_values(l, c->vp);
             barrier(CLK_LOCAL_MEM_FENCE);
-            attend_tile(online, s, q, l, c, b, page, k0, next, end, flip, w);
+            attend_tile(online, s, q, l, c, b, page, k0, next, end, flip, alone, w);
             barrier(CLK_LOCAL_MEM_FENCE); /* tiles, weights and maxima are written again */
             if (online) flip = 1 - flip;
             else end = end_of_rows(l, end);
@@ -328,7 +337,7 @@ static INLINE void write_rows(const sums *s, const local_room *l, const wave_t *
         float factor = l->factor[ROW_OF(w, v)];
         if (to == NONE) continue;
 #pragma unroll
-        for (int n = 0; n < SUM_TILES; n++) STORE(o, to + w->column + n * MMA_N + C_COL(w->lane), s->acc[n][v] * factor)
+        for (int n = 0; n < SUM_TILES; n++) STORE(o, to + w->column + n * MMA_N + C_COL(w->lane, v), s->acc[n][v] * factor)
     }
 }
 

@@ -1,4 +1,4 @@
-/* gemm_matrix: Y = X W^T + bias + residual on the matrix units of AMD and Intel (matrix.clh), f16 in, f32
+/* gemm_matrix: Y = X W^T + bias + residual on any vendor's matrix units (matrix.clh), f16 in, f32
  * sums. BM x BN outputs a work-group, WM x WN of them a wave of LANES work-items.
  *
  *   part p of K (BK):  BM rows of X, then BN rows of W, as F16 in local memory
@@ -10,8 +10,7 @@
  * is zeros.
  *
  * Flat products: PARTS waves share each BK, 16 or more of K each; at the end their sums meet in local memory and are
- * added in the order of the parts. X is padded to the rows of the unit: 8 on Intel's; AMD's have no tile of fewer
- * than 16.
+ * added in the order of the parts. X is padded to the rows of the unit: 8 on Intel's, 16 on others.
  *
  * Knobs: BM, BN, BK, WM, WN, PARTS, LANES with (BM / WM) * (BN / WN) * PARTS * LANES = WG, WM a multiple of MMA_M, WN
  * of MMA_N, BK of 16 * PARTS; W16 1: W holds F16 rows aligned to 16 bytes. K is a multiple of 8, rows of X are F16
@@ -100,7 +99,7 @@ static INLINE void store_sums(__local float *mine, frag_c acc[MT][NT], uint wm, 
         for (int j = 0; j < NT; j++)
 #pragma unroll
             for (int v = 0; v < N_SUMS; v++)
-                mine[(wm + i * MMA_M + C_ROW(lane, v)) * BN + wn + j * MMA_N + C_COL(lane)] = acc[i][j][v];
+                mine[(wm + i * MMA_M + C_ROW(lane, v)) * BN + wn + j * MMA_N + C_COL(lane, v)] = acc[i][j][v];
 }
 
 static INLINE void finish_parts(const epilogue *e, const __local float *sums, uint m0, uint M, uint n0, uint N,
@@ -122,7 +121,7 @@ static INLINE void finish_all(const epilogue *e, frag_c acc[MT][NT], uint m0, ui
         for (int j = 0; j < NT; j++)
 #pragma unroll
             for (int v = 0; v < N_SUMS; v++) {
-                uint m = m0 + i * MMA_M + C_ROW(lane, v), col = n0 + j * MMA_N + C_COL(lane);
+                uint m = m0 + i * MMA_M + C_ROW(lane, v), col = n0 + j * MMA_N + C_COL(lane, v);
                 if (m < M && col < N) finish(e, m, col, acc[i][j][v]);
             }
 }

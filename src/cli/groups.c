@@ -111,9 +111,9 @@ static const wf_opt device[] = {
     {0, "device", "DEVICE",
      "auto, cpu, gpu, opencl (its best device), opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT,
      AT(engine.device)},
-    {0, "tier", "base|dot|simd|fp16|subgroup|matrix",
-     "highest kernel tier to use: simd on CPUs; dot (products of bytes), fp16 and subgroup on OpenCL; matrix units on "
-     "both (default: the best available)",
+    {0, "tier", "base|dot|simd|neutral|matrix",
+     "highest kernel tier to use: simd on CPUs; dot (products of bytes) and neutral (matrix units, by kernels that "
+     "all vendors share) on OpenCL; matrix units on both (default: the best available)",
      WF_OPT_CHOICE, AT(engine.tier)},
 };
 WF_GROUP(wf_group_device, "Device", device);

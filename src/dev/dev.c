@@ -27,7 +27,7 @@ int wf_op_input(enum wf_op op, enum wf_operand_kind kind)
     return -1;
 }
 
-static const char *const tier_names[] = {"base", "dot", "fp16", "subgroup", "matrix"};
+static const char *const tier_names[] = {"base", "dot", "neutral", "matrix"};
 
 const char *wf_tier_name(enum wf_tier t)
 {
@@ -48,7 +48,7 @@ weft_status wf_tier_parse(const char *name, enum wf_tier *out)
         *out = (enum wf_tier)i;
         return WEFT_OK;
     }
-    return wf_fail(WEFT_ERR_ARG, "unknown tier \"%s\": use base, dot, fp16 (on CPUs simd), subgroup or matrix", name);
+    return wf_fail(WEFT_ERR_ARG, "unknown tier \"%s\": use base, dot (on CPUs simd), neutral or matrix", name);
 }
 
 /* ---- a lost device -------------------------------------------------------------------------------- */

@@ -137,7 +137,7 @@ int wf_op_input(enum wf_op, enum wf_operand_kind); /* the first input of that ki
 
 /* Capability tiers, each including the ones before; 0 is the lowest, base. cl/kernels/README.md says what they mean for
  * OpenCL. A CPU has base, simd and matrix. */
-enum wf_tier { WF_TIER_BASE, WF_TIER_DOT, WF_TIER_FP16, WF_TIER_SIMD = WF_TIER_FP16, WF_TIER_SUBGROUP, WF_TIER_MATRIX };
+enum wf_tier { WF_TIER_BASE, WF_TIER_DOT, WF_TIER_SIMD = WF_TIER_DOT, WF_TIER_NEUTRAL, WF_TIER_MATRIX };
 
 typedef struct wf_dev wf_dev;
 typedef struct wf_buf wf_buf;     /* device memory */
@@ -517,7 +517,7 @@ void wf_dev_close(wf_dev *);
 size_t wf_dev_list(struct weft_device_info *out, size_t cap); /* all backends but null */
 weft_status wf_tier_parse(const char *name, enum wf_tier *out); /* NULL: MATRIX */
 const char *wf_tier_name(enum wf_tier);
-const char *wf_tier_name_on(const wf_dev *, enum wf_tier); /* as info.tiers has it: a CPU's fp16 is simd */
+const char *wf_tier_name_on(const wf_dev *, enum wf_tier); /* as info.tiers has it: a CPU's dot is simd */
 
 weft_status wf_buf_create(wf_dev *, uint64_t size, wf_buf **);
 /* together: bytes of all that is to be wrapped, this among it, which would be copied together. WEFT_ERR_UNSUPPORTED:

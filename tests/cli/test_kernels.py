@@ -25,7 +25,7 @@ class Kernels(cli.TestCase):
         self.assertEqual({row[0] for row in listed} & {"gemm", "attention", "rmsnorm"}, {"gemm", "attention", "rmsnorm"})
         self.assertEqual(len({row[:2] for row in listed}), len(listed))
         for row in listed:
-            self.assertIn(row[2], ("base", "dot", "simd", "fp16", "subgroup", "matrix"))
+            self.assertIn(row[2], ("base", "dot", "simd", "neutral", "matrix"))
             self.assertIn(row[5:7], [(batch, runs) for batch in ("no", "depends") for runs in ("yes", "no")])
             self.assertTrue(os.path.isfile(os.path.join(ROOT, row[7])), row)
         self.assertTrue(any(row[6] == "yes" for row in listed))

@@ -173,8 +173,8 @@ class Shells(cli.TestCase):
         ("weft run --de", ["--device", "--deterministic"], ["--temp"]),
         ("weft bench ops --ty", ["--type"], ["--device"]),
         ("weft run --device ", ["auto", "cpu", "gpu"], ["small.gguf"]),
-        ("weft run --tier s", ["simd", "subgroup"], ["base"]),
-        ("weft run --tier=s", ["simd", "subgroup"], ["base"]),
+        ("weft run --tier s", ["simd"], ["base"]),
+        ("weft run --tier=s", ["simd"], ["base"]),
         ("weft run -m s", ["small.gguf"], ["large.gguf"]),
         ("weft run -n 4 s", ["small.gguf"], ["large.gguf", "serve"]),
         ("weft serve --policy ", ["nanoflow", "sarathi"], ["small.gguf"]),
@@ -243,7 +243,7 @@ class Shells(cli.TestCase):
             terminal.type("-m sm\t")
             terminal.until(["small.gguf"])
             terminal.type("--tier \t\t")
-            terminal.until(["subgroup", "matrix"])
+            terminal.until(["neutral", "matrix"])
             terminal.type("\x15weft bench \t\t")
             terminal.until(["throughput", "serve"])
             terminal.type("\x15exit\n")
