@@ -75,6 +75,12 @@ weft_status wf_user_dir(enum wf_user_dir kind, const char *name, bool make, char
 void wf_models_folder(char *path, size_t cap);
 /* The path of a model there, if the name is one and no file here has it; else the name, which may be NULL. */
 const char *wf_models_find(const char *name, char path[PATH_MAX]);
+#define WF_MODELS_PART ".part" /* ends the names of what `weft pull` has not finished */
+/* Is that file or folder, which `stat` finds, a model? */
+bool wf_models_have(const char *folder, const char *name, struct stat *st);
+/* Bytes of the files that make it up: all of a folder, or all parts of the same name. */
+uint64_t wf_models_bytes(const char *folder, const char *name, const struct stat *st);
+size_t wf_models_stem(const char *name); /* how much of the file's name is the model's */
 
 /* Fails if the file is a model (starts with "GGUF"), so that outputs do not overwrite one by accident. */
 weft_status wf_not_a_model(const char *path);

@@ -5,7 +5,6 @@
 #include "pull/pull.h"
 
 #include <dirent.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,57 +13,18 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char suffix[] = ".gguf", unfinished[] = ".part"; /* `weft pull` writes the second */
-
 /* ---- what is there --------------------------------------------------------------------------- */
 
 /* Another program's .part files have no record beside them. */
 static bool is_unfinished(const char *folder, const char *name, struct stat *st)
 {
     char path[2 * PATH_MAX];
-    size_t n = strlen(name), m = sizeof unfinished - 1;
-    if (*name == '.' || !wf_ends_in(name, unfinished) ||
+    size_t n = strlen(name), m = strlen(WF_MODELS_PART);
+    if (*name == '.' || !wf_ends_in(name, WF_MODELS_PART) ||
         snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_MAX || stat(path, st))
         return false;
     snprintf(path, sizeof path, "%s/%.*s.pull", folder, (int)(n - m), name);
     return S_ISDIR(st->st_mode) || !access(path, F_OK);
-}
-
-/* The parts behind the first of a model in several files are not models of their own. */
-static bool is_model(const char *folder, const char *name, struct stat *st)
-{
-    char path[PATH_MAX];
-    const char *part = strstr(name, "-of-");
-    if (*name == '.' || wf_ends_in(name, unfinished) ||
-        snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path || stat(path, st))
-        return false;
-    if (S_ISDIR(st->st_mode))
-        return strlen(path) + sizeof "/config.json" < sizeof path && !access(strcat(path, "/config.json"), F_OK);
-    bool later = part && part - name > 6 && strncmp(part - 6, "-00001", 6);
-    return S_ISREG(st->st_mode) && wf_ends_in(name, suffix) && !later;
-}
-
-/* Bytes of the files that make it up: all of a folder, or all parts of the same name. */
-static uint64_t size_of(const char *folder, const char *name, const struct stat *st)
-{
-    char path[2 * PATH_MAX], first[NAME_MAX + 1];
-    const char *part = strstr(name, "-00001-of-");
-    bool whole = S_ISDIR(st->st_mode);
-    uint64_t sum = 0;
-    if (!whole && (!part || wf_ends_in(name, unfinished))) return (uint64_t)st->st_size;
-    snprintf(path, sizeof path, "%s%s%s", folder, whole ? "/" : "", whole ? name : "");
-    wf_copy(first, part ? WF_MIN((size_t)(part - name) + 1, sizeof first) : 1, name);
-    DIR *d = opendir(path);
-    for (const struct dirent *e; d && (e = readdir(d));) {
-        char file[3 * PATH_MAX];
-        struct stat of;
-        snprintf(file, sizeof file, "%s/%s", path, e->d_name);
-        if ((whole || (!strncmp(e->d_name, first, strlen(first)) && strstr(e->d_name, "-of-"))) && !stat(file, &of) &&
-            S_ISREG(of.st_mode))
-            sum += (uint64_t)of.st_size;
-    }
-    if (d) closedir(d);
-    return sum;
 }
 
 /* Where it was fetched from, as programs keep it with a file; "": not known. */
@@ -81,8 +41,8 @@ static void print_row(const char *folder, const char *name, const struct stat *s
 {
     char day[32] = "", shown[512], stem[NAME_MAX + 1], origin[2048];
     struct tm tm;
-    bool part = wf_ends_in(name, unfinished), file = S_ISREG(st->st_mode);
-    wf_copy(stem, strlen(name) + 1 - (part ? sizeof unfinished - 1 : file ? sizeof suffix - 1 : 0), name);
+    bool part = wf_ends_in(name, WF_MODELS_PART), file = S_ISREG(st->st_mode);
+    wf_copy(stem, (part ? strlen(name) - strlen(WF_MODELS_PART) : wf_models_stem(name)) + 1, name);
     origin_of(folder, name, origin, sizeof origin);
     wf_show(shown, sizeof shown, stem);
     if (localtime_r(&st->st_mtime, &tm)) strftime(day, sizeof day, "%Y-%m-%d", &tm);
@@ -90,7 +50,7 @@ static void print_row(const char *folder, const char *name, const struct stat *s
            part   ? "unfinished"
            : file ? "GGUF"
                   : "safetensors",
-           WF_HUMAN(size_of(folder, name, st), true), day, *origin ? "  " : "", origin);
+           WF_HUMAN(wf_models_bytes(folder, name, st), true), day, *origin ? "  " : "", origin);
 }
 
 static int cmd_list(const wf_opts *o)
@@ -107,7 +67,7 @@ static int cmd_list(const wf_opts *o)
                                     folder));
     int n = *folder ? scandir(folder, &names, NULL, alphasort) : -1;
     for (int i = 0; i < n; free(names[i++])) {
-        if (!is_model(folder, names[i]->d_name, &st) && !is_unfinished(folder, names[i]->d_name, &st)) continue;
+        if (!wf_models_have(folder, names[i]->d_name, &st) && !is_unfinished(folder, names[i]->d_name, &st)) continue;
         if (!shown++) printf("%-40s %-11s %12s  %-10s  %s\n", "name", "format", "size", "changed", "from");
         print_row(folder, names[i]->d_name, &st);
     }

@@ -44,8 +44,7 @@ static void on_log(void *user, enum weft_log_level level, const char *said)
     log_json(&line);
 }
 
-static void say_line(const wf_server *s, const char *fmt, ...) WF_PRINTF(2, 3);
-static void say_line(const wf_server *s, const char *fmt, ...)
+void wf_say(const wf_server *s, const char *fmt, ...)
 {
     char raw[1024], text[4 * sizeof raw]; /* a request with the longest path, and all of it as escapes */
     va_list ap;
@@ -80,7 +79,7 @@ void wf_log_request(wf_job *j)
             &line, "{'level':'info','request_id':%s,'method':%s,'path':%s,'status':%d,'generated_tokens':%zu,'ms':%.9g",
             j->id, j->method, j->path, j->status, generated, ms);
         log_json(&line);
-    } else say_line(s, "%s %s %s %d, %zu tokens, %.1f ms", j->id, j->method, j->path, j->status, generated, ms);
+    } else wf_say(s, "%s %s %s %d, %zu tokens, %.1f ms", j->id, j->method, j->path, j->status, generated, ms);
 }
 
 typedef struct report {
@@ -93,49 +92,16 @@ static void report_rates(wf_server *s, report *last)
     uint64_t now = wf_now_ns();
     struct weft_stats e = {0};
     if (now - last->ns < REPORT_NS) return;
-    weft_engine_stats(s->engine, &e);
-    pthread_mutex_lock(&s->metrics.lock);
-    report next = {now, s->metrics.prompt_tokens, s->metrics.generation_tokens};
-    pthread_mutex_unlock(&s->metrics.lock);
+    weft_engine_stats(s->only.engine, &e);
+    pthread_mutex_lock(&s->only.metrics.lock);
+    report next = {now, s->only.metrics.prompt_tokens, s->only.metrics.generation_tokens};
+    pthread_mutex_unlock(&s->only.metrics.lock);
     double seconds = (double)(now - last->ns) * 1e-9;
     if (next.prompt != last->prompt || next.generated != last->generated || e.running || e.waiting)
-        say_line(s, "prompt %.1f tokens/s, generation %.1f tokens/s, running %u, waiting %u, KV cache %.1f %%",
+        wf_say(s, "prompt %.1f tokens/s, generation %.1f tokens/s, running %u, waiting %u, KV cache %.1f %%",
                  (double)(next.prompt - last->prompt) / seconds, (double)(next.generated - last->generated) / seconds,
                  e.running, e.waiting, e.kv_pages ? 100.0 * e.kv_pages_used / e.kv_pages : 0.0);
     *last = next;
-}
-
-/* ---- model ----------------------------------------------------------------------------------------------- */
-
-/* One more name of the model in the API, as much of it as fits in whole characters. Clients send it back as JSON and
- * metrics have it in quotes, so what is no text, or would end it there, is replaced. */
-static void add_name(wf_server *s, const char *name, size_t len, size_t *cap)
-{
-    size_t at = 0;
-    if (!len || !wf_grow(&s->names, s->n_names, cap, sizeof *s->names)) return;
-    char *out = s->names[s->n_names++];
-    for (size_t i = 0, n; i < len; i += WF_MAX(n, (size_t)1)) {
-        n = wf_utf8_len(name + i, len - i);
-        bool bad = !n || wf_utf8_control(name + i, n) || strchr(" \"\\", name[i]);
-        if (at + WF_MAX(n, (size_t)1) >= sizeof *s->names) break;
-        if (bad) out[at++] = '-';
-        else memcpy(out + at, name + i, n), at += n;
-    }
-    out[at] = 0;
-}
-
-/* Those that are given, with commas between or one by one; else the file name without directory and extension. */
-static void name_model(wf_server *s)
-{
-    const char *path = weft_model_info(s->model)->path, *slash = strrchr(path, '/');
-    size_t cap = 0, n;
-    for (size_t i = 0; i < s->p.n_model_names; i++)
-        for (const char *at = s->p.model_names[i]; *at; at += n + (at[n] == ','))
-            n = strcspn(at, ","), add_name(s, at, n, &cap);
-    if (slash) path = slash + 1;
-    n = strlen(path);
-    if (!s->n_names) add_name(s, path, n > 5 && !strcmp(path + n - 5, ".gguf") ? n - 5 : n, &cap);
-    s->name = s->n_names ? s->names[0] : "model"; /* for want of memory */
 }
 
 /* ---- signals --------------------------------------------------------------------------------------------- */
@@ -210,51 +176,15 @@ static bool let_clients_in(wf_server *s)
     const char *bracket = strchr(s->p.host, ':') ? "[" : "";
     s->listening = wf_work_start(s) && wf_httpd_start(s->http);
     if (s->listening)
-        say_line(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "", wf_httpd_port(s->http));
+        wf_say(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "", wf_httpd_port(s->http));
     return s->listening;
-}
-
-/* Says what memory holds; returns how many sequences run at the same time. */
-static uint32_t take_budget(const wf_server *s)
-{
-    struct weft_budget b = {0};
-    char from[160];
-    if (weft_engine_budget(s->engine, &b)) return 1;
-    wf_name_options(from, sizeof from, b.n_seqs_from);
-    say_line(s, "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s",
-             WF_HUMAN(b.kv, true), (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
-    return b.n_seqs;
-}
-
-static void publish_model(wf_server *s, const loader *l)
-{
-    catch_signals(); /* who reads "is ready" may rely on them */
-    s->model = l->opening.model;
-    s->engine = l->opening.engine;
-    s->context = weft_engine_context(s->engine);
-    s->sampling = l->opening.sampling;
-    s->max_running = take_budget(s);
-    name_model(s);
-    wf_chat_style_find(s);
-    atomic_store(&s->loaded, true);
-    say_line(s, "sampling of requests that do not say it: %s", l->opening.sampling_text);
-    if (!s->chat.usable)
-        say_line(s, "no chats: %s; until then /v1/chat/completions answers with status 400", wf_last_error());
-    if (s->chat.generic && s->chat.usable)
-        say_line(s, "the chat template knows no tools: the model is told of them, and calls them, in a generic form");
-    if (s->chat.no_system)
-        say_line(s, "the chat template has no system messages: they stand before the next message of the user");
-    if (s->chat.tools && !s->chat.calls)
-        say_line(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known "
-                    "here; see --tool-call-parser");
-    say_line(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
 }
 
 /* A signal ends loading, which has a moment to clean up. No request has been accepted. */
 _Noreturn static void give_up(const wf_server *s, const loader *l)
 {
     uint64_t end = wf_now_ns() + GIVE_UP_NS;
-    say_line(s, "stopping…");
+    wf_say(s, "stopping…");
     while (!atomic_load(&l->done) && wf_now_ns() < end) wf_sleep_ns(1000000);
     _exit(0);
 }
@@ -271,7 +201,10 @@ static int wait_for_engine(wf_server *s, loader *l)
         say_error();
         _exit(EXIT_FAIL);
     }
-    publish_model(s, l);
+    catch_signals(); /* who reads "is ready" may rely on them */
+    wf_served_publish(&s->only, &l->opening);
+    atomic_store(&s->loaded, true);
+    wf_say(s, "%s is ready on %s", s->only.name, weft_engine_device(s->only.engine)->name);
     return 0;
 }
 
@@ -295,10 +228,10 @@ static void drain_requests(wf_server *s)
     atomic_store(&s->stopping, true);
     wf_httpd_refuse(s->http);
     size_t n = count_jobs(s, false);
-    if (n) say_line(s, "ending: %zu requests may still run for %u s", n, s->p.shutdown_timeout_s);
+    if (n) wf_say(s, "ending: %zu requests may still run for %u s", n, s->p.shutdown_timeout_s);
     while (count_jobs(s, false) && wf_now_ns() < end)
         if (wait_tick() > signals) break;
-    if (count_jobs(s, true)) say_line(s, "cancelling what still runs");
+    if (count_jobs(s, true)) wf_say(s, "cancelling what still runs");
     while (atomic_load(&s->in_flight)) wf_sleep_ns(1000000); /* the engine guarantees that each sequence ends */
     wf_work_stop(s);
     for (int i = 0; i < 100 && count_jobs(s, false); i++) wf_sleep_ns(10000000); /* for the last bytes to clients */
@@ -311,7 +244,7 @@ static int wait_for_end(wf_server *s)
     for (bool stop = false; !stop;) {
         stop = wait_tick() > 0;
         report_rates(s, &last);
-        weft_engine_stats(s->engine, &e);
+        weft_engine_stats(s->only.engine, &e);
         if (e.failed) stop = true; /* its requests have failed already */
     }
     drain_requests(s);
@@ -376,7 +309,7 @@ static int serve_model(wf_server *s)
     s->http = NULL;
     weft_engine_close(l.opening.engine);
     weft_model_close(l.opening.model);
-    if (!rc) say_line(s, "ended");
+    if (!rc) wf_say(s, "ended");
     return rc;
 }
 
@@ -392,14 +325,15 @@ int wf_serve(const wf_serve_params *p)
     s->started = (int64_t)time(NULL);
     set_defaults(s);
     set_limits(s);
+    s->only.server = s;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->metrics.lock, NULL);
+    pthread_mutex_init(&s->only.metrics.lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
     int rc = serve_model(s);
     wf_httpd_close(s->http);
     wf_keys_free(s);
     free(s->proxies);
-    free(s->names);
+    free(s->only.names);
     free(s);
     return rc;
 }

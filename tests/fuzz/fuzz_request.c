@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_request(const wf_server *s, const wf_params *p)
+static void check_request(const wf_served *s, const wf_params *p)
 {
     size_t n = p->n_prompts * (size_t)p->n;
     if (!n || n > WF_MAX_CHOICES) abort();
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     wf_json *body = wf_body_parse(text, size - 1, &j.refusal);
     bool good = body && wf_params_read(&j, body);
     if (good && j.written && !wf_json_whole(j.out.data, j.out.len)) abort(); /* it asks for nothing */
-    if (good && !j.written) check_request(j.server, &j.params);
+    if (good && !j.written) check_request(j.served, &j.params);
     if (!good) check_refusal(&j.refusal, j.route->api->put_refusal);
     wf_json_free(body);
     wf_params_free(&j.params);

@@ -13,11 +13,11 @@
 
 static inline wf_server *server(void)
 {
-    static wf_server s = {
-        .name = "demo", .context = 128, .max_running = 16, .p = {.chat_template = TEMPLATE, .max_queue = 256}};
+    static wf_server s = {.p = {.chat_template = TEMPLATE, .max_queue = 256},
+                          .only = {.server = &s, .name = "demo", .context = 128, .max_running = 16}};
     static struct weft_model *m;
     if (!m && weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m)) abort();
-    if (!s.model) s.model = m, wf_chat_style_find(&s);
+    if (!s.only.model) s.only.model = m, wf_chat_style_find(&s.only);
     return &s;
 }
 
@@ -32,7 +32,7 @@ static inline wf_job job_of(size_t path)
         {.chat = true, .api = &wf_api_ollama},
         {.api = &wf_api_ollama},
         {.api = &wf_api_infill}};
-    return (wf_job){.server = server(), .route = &routes[path % WF_LEN(routes)]};
+    return (wf_job){.server = server(), .served = &server()->only, .route = &routes[path % WF_LEN(routes)]};
 }
 
 #endif

@@ -218,7 +218,7 @@ static void anthropic_put_head(const wf_job *j, wf_text *out)
 {
     wf_text_print(out, "{\"id\":\"msg_%s\"", j->id);
     wf_json_print(out, ",'type':'message','role':'assistant','model':%s,'content':[",
-                  *j->params.model ? j->params.model : j->server->name);
+                  *j->params.model ? j->params.model : j->served->name);
 }
 
 static void anthropic_put_block(const wf_choice *c, const wf_block *b, wf_text *out)

@@ -17,11 +17,11 @@
 #define USER     "{\"role\":\"user\",\"content\":\"Hi\"}"
 
 /* What the template makes of it; NULL: it fails. Free it with weft_free. */
-static char *render(const wf_server *s, const char *messages, const char *tools, const char *kwargs)
+static char *render(const wf_served *s, const char *messages, const char *tools, const char *kwargs)
 {
     char *text = NULL;
     size_t len;
-    struct weft_chat_params p = {.chat_template = s->p.chat_template,
+    struct weft_chat_params p = {.chat_template = s->server->p.chat_template,
                                  .messages_json = messages,
                                  .tools_json = tools,
                                  .kwargs_json = kwargs,
@@ -29,7 +29,7 @@ static char *render(const wf_server *s, const char *messages, const char *tools,
     return weft_chat_render(s->model, &p, &text, &len) ? NULL : text;
 }
 
-bool wf_chat_reads(const wf_server *s, const char *variable, const char *one, const char *other)
+bool wf_chat_reads(const wf_served *s, const char *variable, const char *one, const char *other)
 {
     char kwargs[2][96], *text[2];
     for (int i = 0; i < 2; i++) {
@@ -43,12 +43,12 @@ bool wf_chat_reads(const wf_server *s, const char *variable, const char *one, co
 }
 
 /* A template of its own for conversations with tools, which calls are found by; NULL: there is one for all. */
-static const char *tool_template(const wf_server *s)
+static const char *tool_template(const wf_served *s)
 {
-    return s->p.chat_template ? NULL : weft_model_info(s->model)->tool_template;
+    return s->server->p.chat_template ? NULL : weft_model_info(s->model)->tool_template;
 }
 
-static bool writes_tools(const wf_server *s)
+static bool writes_tools(const wf_served *s)
 {
     char *text = render(s, "[" USER "]", TOOL, NULL);
     bool known = text && strstr(text, FUNCTION);
@@ -57,7 +57,7 @@ static bool writes_tools(const wf_server *s)
 }
 
 /* Gemma's first templates refuse them, others pass over them. */
-static bool lacks_system(const wf_server *s)
+static bool lacks_system(const wf_served *s)
 {
     char *without = render(s, "[" USER "]", NULL, NULL),
          *text = render(s, "[{\"role\":\"system\",\"content\":\"" FUNCTION "\"}," USER "]", NULL, NULL);
@@ -69,7 +69,7 @@ static bool lacks_system(const wf_server *s)
 
 /* Is a call written so, with its arguments as JSON or in words of the template, but not as Python shows a dictionary?
  */
-static bool writes_call(const wf_server *s, bool string, bool null)
+static bool writes_call(const wf_served *s, bool string, bool null)
 {
     wf_text m = {0};
     wf_text_print(&m,
@@ -107,9 +107,9 @@ bool wf_chat_style_check(const wf_server *s)
                         wf_thought_kinds_list);
 }
 
-static void find_thoughts(const wf_server *s, wf_chat_style *c, const char *text)
+static void find_thoughts(const wf_served *s, wf_chat_style *c, const char *text)
 {
-    const char *name = s->p.reasoning_parser;
+    const char *name = s->server->p.reasoning_parser;
     c->thought_name = !strstr(text, "reasoning_content") && strstr(text, ".thinking") ? "thinking"
                                                                                       : "reasoning_content";
     c->thoughts = is_auto(name) ? wf_thought_kind_of(text) : wf_thought_kind_named(name);
@@ -117,9 +117,9 @@ static void find_thoughts(const wf_server *s, wf_chat_style *c, const char *text
     c->n_show_thoughts = c->show.n;
 }
 
-static void find_calls(const wf_server *s, wf_chat_style *c, const char *text)
+static void find_calls(const wf_served *s, wf_chat_style *c, const char *text)
 {
-    const char *markers[WF_CALL_MARKERS + 1] = {NULL}, *name = s->p.tool_call_parser;
+    const char *markers[WF_CALL_MARKERS + 1] = {NULL}, *name = s->server->p.tool_call_parser;
     c->calls = is_auto(name) ? wf_call_kind_of(text) : wf_call_kind_named(name);
     if (is_auto(name) && c->generic) c->calls = wf_call_kind_named("hermes");
     if (c->calls) wf_call_markers(c->calls, markers);
@@ -128,12 +128,12 @@ static void find_calls(const wf_server *s, wf_chat_style *c, const char *text)
 
 /* ---- all of it ------------------------------------------------------------------------------------------- */
 
-void wf_chat_style_find(wf_server *s)
+void wf_chat_style_find(wf_served *s)
 {
     wf_chat_style *c = &s->chat;
-    const struct weft_model_info *m = weft_model_info(s->model);
-    const char *text = s->p.chat_template ? s->p.chat_template : m->chat_template, *for_tools = tool_template(s);
-    *c = (wf_chat_style){.usable = !weft_chat_check(s->model, s->p.chat_template)};
+    const char *own = s->server->p.chat_template, *for_tools = tool_template(s),
+               *text = own ? own : weft_model_info(s->model)->chat_template;
+    *c = (wf_chat_style){.usable = !weft_chat_check(s->model, own)};
     if (!c->usable) return;
     c->developer = strstr(text, "developer");
     c->tools = writes_tools(s);

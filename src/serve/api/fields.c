@@ -143,7 +143,7 @@ static bool read_row(const wf_json *body, const row *w, wf_params *p, wf_http_er
     return true;
 }
 
-static bool read_rows(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
+static bool read_rows(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     for (size_t i = 0; i < WF_LEN(rows); i++) put(p, &rows[i], rows[i].initial, (int64_t)rows[i].initial);
     p->sampling = s->sampling;
@@ -258,7 +258,7 @@ bool wf_fields_pass(const wf_json *body, enum wf_where here, wf_text *out, wf_ht
     return true;
 }
 
-bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
+bool wf_fields_read(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     return read_rows(s, body, p, r) && check_together(p, r);
 }

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 typedef struct wf_server wf_server;
+typedef struct wf_served wf_served;
 typedef struct wf_job wf_job;
 
 typedef struct wf_http_error {
@@ -86,11 +87,11 @@ typedef struct wf_params {
 /* A JSON object, whose levels and values are limited; wf_json_free frees it. NULL: r has the error. */
 wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r);
 /* A list of at most max ids of the vocabulary, malloc'ed, also after a failure. name: of the field. */
-bool wf_ids_read(const wf_server *s, const wf_json *v, const char *name, size_t max, int32_t **out, size_t *n,
+bool wf_ids_read(const wf_served *s, const wf_json *v, const char *name, size_t max, int32_t **out, size_t *n,
                  wf_http_error *r);
 bool wf_is_whole(const wf_json *v); /* a number without a fraction, 5.0 and 1e30 among them */
 const wf_json *wf_field(const wf_json *body, const char *name); /* one that is present and not null */
-bool wf_fields_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r); /* those of one value */
+bool wf_fields_read(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r); /* those of one value */
 enum wf_where { /* requests that fields are of */
     WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8, WF_OF_MESSAGES = 16, WF_OF_RESPONSES = 32,
     WF_OF_OLLAMA = 64, WF_OF_GENERATE = 128, WF_OF_OPTIONS = 256, WF_OF_SHOW = 512, WF_OF_INFILL = 1024
@@ -110,7 +111,7 @@ bool wf_model_check(wf_job *j, const wf_json *body, wf_http_error *r); /* is it 
 /* The prompt alone, of a chat of another interface: it is counted. */
 bool wf_params_count(wf_job *j, const wf_json *body);
 /* The prompt of a chat alone. */
-bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r);
+bool wf_chat_read(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r);
 void wf_params_free(wf_params *p);
 struct wf_answer *wf_params_answer(const wf_params *p); /* a reader of answers; NULL: no memory */
 /* Is the answer taken apart (answer.h)? Else it is text. */
@@ -138,12 +139,12 @@ typedef struct wf_chat_style {
     size_t n_show_thoughts;
 } wf_chat_style;
 bool wf_chat_style_check(const wf_server *s); /* of the options for parsers; false: the error is set */
-void wf_chat_style_find(wf_server *s);        /* tries the template of the model, which is loaded */
+void wf_chat_style_find(wf_served *s);        /* tries the template of the model, which is loaded */
 /* Does the template write something else with another JSON value of this variable? */
-bool wf_chat_reads(const wf_server *s, const char *variable, const char *one, const char *other);
-void wf_thinking_find(wf_server *s); /* which variables say that */
+bool wf_chat_reads(const wf_served *s, const char *variable, const char *one, const char *other);
+void wf_thinking_find(wf_served *s); /* which variables say that */
 /* Adds what a request says of thoughts to kwargs, but for what own, chat_template_kwargs, has. */
-bool wf_thinking_read(const wf_server *s, const wf_json *body, const wf_json *own, wf_text *kwargs, wf_http_error *r);
+bool wf_thinking_read(const wf_served *s, const wf_json *body, const wf_json *own, wf_text *kwargs, wf_http_error *r);
 /* The messages as JSON, and p->continues; *bytes: of what is certain to become tokens. Free out->data, also after a
  * failure. */
 bool wf_messages_read(const wf_json *body, const wf_chat_style *style, wf_params *p, wf_text *out, size_t *bytes,
@@ -230,6 +231,7 @@ enum wf_abort { WF_ABORT_NONE, WF_ABORT_GONE, WF_ABORT_TIMEOUT, WF_ABORT_SHUTDOW
 
 struct wf_job {
     wf_server *server;
+    wf_served *served; /* the model that it is for, which stays as long; NULL: none, or not yet */
     wf_job *prev, *next;       /* in the server's list, if `listed` */
     wf_httpd_request *request; /* while `attached` */
     const struct wf_route *route;
@@ -282,7 +284,7 @@ bool wf_job_failed(wf_job *j, wf_http_error *r); /* why the whole job failed; fa
 
 /* ---- logprobs.c ------------------------------------------------------------------------------------------ */
 
-bool wf_prompt_offsets(const wf_server *s, wf_prompt *p); /* fills them; false: no memory */
+bool wf_prompt_offsets(const wf_served *s, wf_prompt *p); /* fills them; false: no memory */
 wf_place wf_place_begin(const wf_job *j, uint32_t choice); /* of its first token */
 /* place: of the first one of these tokens; then behind the last one. */
 void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
@@ -373,10 +375,9 @@ typedef struct wf_metrics {
     uint64_t counts[WF_N_HISTS][WF_HIST_BUCKETS + 1];
     double sums[WF_N_HISTS];
     uint64_t prompt_tokens, generation_tokens, finished[4]; /* stop, length, abort, error */
-    atomic_uint_fast64_t http[WF_MAX_ROUTES][WF_STATUS_CLASSES]; /* by route, and hundreds of the status */
     uint64_t started, corrupted; /* sequences that the engine accepted; of these with a logit that is not finite */
 } wf_metrics;
-void wf_metrics_http(wf_metrics *m, const wf_route *route, int status); /* a request has ended */
+void wf_metrics_http(wf_server *s, const wf_route *route, int status); /* a request has ended */
 void wf_metrics_started(wf_metrics *m);
 void wf_metrics_token(wf_metrics *m, double seconds, bool first);
 /* first: the first choice of its prompt; a prompt counts once. */
@@ -439,6 +440,24 @@ bool wf_proxies_load(wf_server *s); /* --trusted-proxy; false: the error is set 
 /* A number for who sends this request: its API key, or its address if no keys are needed. */
 uint64_t wf_client_of(const wf_server *s, const wf_httpd_request *r);
 
+/* ---- served.c: the model that is served ------------------------------------------------------------------ */
+
+struct wf_served {
+    wf_server *server;
+    char (*names)[128]; /* n_names of the model; valid UTF-8 */
+    size_t n_names;
+    const char *name; /* the first one */
+    const struct weft_model *model;
+    struct weft_engine *engine;
+    wf_chat_style chat;
+    uint32_t context, max_running; /* sequences that the engine runs at the same time */
+    struct weft_sampling sampling; /* of requests that do not say it */
+    wf_metrics metrics;
+};
+/* From now on it answers. */
+void wf_served_publish(wf_served *m, const wf_opening *o);
+bool wf_names_have(const wf_served *m, const char *name);
+
 /* ---- request.c, keys.c, server.c ------------------------------------------------------------------------- */
 
 /* What nobody has to tune: server.c says why it is so much. */
@@ -456,29 +475,22 @@ struct wf_server {
     wf_limits limits;
     wf_httpd *http;
     bool listening; /* clients can connect */
-    char (*names)[128]; /* n_names of the model; valid UTF-8 */
-    const char *name;   /* the first one */
-    wf_chat_style chat;
     char unknown[32][48]; /* names of unknown fields that were logged; under lock */
     int64_t started;
     char **keys;
     wf_network *proxies;
-    size_t n_unknown, n_names, n_keys, n_proxies;
-    wf_metrics metrics;
+    size_t n_unknown, n_keys, n_proxies;
+    atomic_uint_fast64_t requests[WF_MAX_ROUTES][WF_STATUS_CLASSES]; /* by route, and hundreds of the status */
+    wf_served only;
     wf_work work;
     wf_budget bodies, replies;
     atomic_bool loaded, stopping;
-    const struct weft_model *model;
-    struct weft_engine *engine;
-    uint32_t context, max_running; /* sequences that the engine runs at the same time */
-    struct weft_sampling sampling; /* of requests that do not say it */
     atomic_uint in_flight; /* sequences submitted and not done */
     pthread_mutex_t lock;
     wf_job *jobs; /* those that are watched */
 };
 
 extern const wf_httpd_calls wf_request_calls; /* what the HTTP server calls; their user is the wf_server */
-bool wf_names_have(const wf_server *s, const char *name);
 bool wf_keys_load(wf_server *s);
 /* The number, from 1 on, of the key in Authorization or X-Api-Key; 0: none fits. */
 size_t wf_key_find(const wf_server *s, const wf_httpd_request *r);
@@ -486,5 +498,6 @@ size_t wf_key_find(const wf_server *s, const wf_httpd_request *r);
 bool wf_allows(const wf_server *s, const char *what, const char *value);
 void wf_keys_free(wf_server *s);
 void wf_log_request(wf_job *j);
+void wf_say(const wf_server *s, const char *fmt, ...) WF_PRINTF(2, 3); /* a line of the log, unless it is quiet */
 
 #endif

@@ -31,6 +31,7 @@ wf_job *wf_job_create(wf_server *s, wf_httpd_request *r)
     wf_job *j = wf_calloc(1, sizeof *j);
     if (!j) return NULL;
     j->server = s;
+    j->served = &s->only;
     j->request = r;
     j->attached = true;
     j->start_ns = wf_now_ns();
@@ -119,11 +120,11 @@ static void record_latency(wf_choice *c, const struct weft_event *ev)
     uint64_t now = wf_now_ns();
     if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0) {
         bool first = !c->last_ns;
-        wf_metrics_token(&j->server->metrics, (double)(now - (first ? j->start_ns : c->last_ns)) * 1e-9, first);
+        wf_metrics_token(&j->served->metrics, (double)(now - (first ? j->start_ns : c->last_ns)) * 1e-9, first);
         c->last_ns = now;
     }
     if (ev->kind == WEFT_EVENT_DONE)
-        wf_metrics_done(&j->server->metrics, ev, (double)(now - j->start_ns) * 1e-9,
+        wf_metrics_done(&j->served->metrics, ev, (double)(now - j->start_ns) * 1e-9,
                         c->index % (uint32_t)j->params.n == 0);
 }
 
@@ -283,7 +284,7 @@ static void unlist_job(wf_job *j)
 static bool reserve_places(wf_job *j, size_t n)
 {
     wf_server *s = j->server;
-    size_t places = 2 * ((size_t)s->max_running + s->p.max_queue);
+    size_t places = 2 * ((size_t)j->served->max_running + s->p.max_queue);
     pthread_mutex_lock(&s->lock);
     unsigned used = atomic_load(&s->in_flight), own = 0;
     for (wf_job *other = s->jobs; other; other = other->next)
@@ -311,7 +312,7 @@ static bool submit_choice(wf_job *j, size_t i)
     pthread_mutex_lock(&j->lock);
     j->n_pending++; /* before the engine can finish it */
     pthread_mutex_unlock(&j->lock);
-    weft_status s = weft_submit(j->server->engine, &rp, &req);
+    weft_status s = weft_submit(j->served->engine, &rp, &req);
     pthread_mutex_lock(&j->lock);
     if (s == WEFT_OK) c->req = req;
     else j->n_pending--;
@@ -324,7 +325,7 @@ static bool submit_choice(wf_job *j, size_t i)
                                                                                              : 503,
                          j->params.grammar && (s == WEFT_ERR_UNSUPPORTED || s == WEFT_ERR_FORMAT)
                              ? j->params.grammar_field : "", "%s", wf_last_error());
-    wf_metrics_started(&j->server->metrics);
+    wf_metrics_started(&j->served->metrics);
     return true;
 }
 

@@ -30,7 +30,7 @@ typedef struct fill { /* a prompt as it grows */
 } fill;
 
 /* The control token that this text is; -1: none. */
-static int32_t infill_mark_of(const wf_server *s, const char *text)
+static int32_t infill_mark_of(const wf_served *s, const char *text)
 {
     int32_t *ids = NULL, id = -1;
     size_t n = 0;
@@ -47,7 +47,7 @@ static void infill_add_id(fill *f, int32_t id)
 
 static bool infill_add_mark(fill *f, const char *text)
 {
-    int32_t id = infill_mark_of(f->job->server, text);
+    int32_t id = infill_mark_of(f->job->served, text);
     if (id >= 0) infill_add_id(f, id);
     return id >= 0;
 }
@@ -55,7 +55,7 @@ static bool infill_add_mark(fill *f, const char *text)
 /* Nothing in it becomes a control token. */
 static void infill_add_text(fill *f, const char *text, size_t len)
 {
-    const wf_server *s = f->job->server;
+    const wf_served *s = f->job->served;
     int32_t *ids = NULL;
     size_t n = 0;
     uint64_t most;
@@ -84,7 +84,7 @@ static void infill_add_files(fill *f, const struct marks *m, const wf_json *file
     if (files && !wf_json_is(files, WF_JSON_LIST))
         f->ok = wf_refuse(f->r, 400, "input_extra", "input_extra must be a list of objects with a text");
     if (!f->ok || !wf_json_count(files)) return;
-    if (infill_mark_of(f->job->server, m->file) < 0) {
+    if (infill_mark_of(f->job->served, m->file) < 0) {
         f->ok = wf_refuse(f->r, WF_UNSUPPORTED, "input_extra", "this model has no token for other files: leave it out");
         return;
     }
@@ -104,7 +104,7 @@ static void infill_add_files(fill *f, const struct marks *m, const wf_json *file
 }
 
 /* NULL: the model has none. */
-static const struct marks *infill_find_marks(const wf_server *s)
+static const struct marks *infill_find_marks(const wf_served *s)
 {
     for (size_t i = 0; i < WF_LEN(all_marks); i++) {
         const struct marks *m = &all_marks[i];
@@ -118,8 +118,8 @@ static const struct marks *infill_find_marks(const wf_server *s)
 bool wf_infill_put(wf_job *j, const wf_json *prefix, const wf_json *suffix, const wf_json *files, const wf_json *begun,
                    wf_text *out)
 {
-    const struct weft_model_info *info = weft_model_info(j->server->model);
-    const struct marks *m = infill_find_marks(j->server);
+    const struct weft_model_info *info = weft_model_info(j->served->model);
+    const struct marks *m = infill_find_marks(j->served);
     fill f = {.job = j, .out = out, .ok = true, .r = &j->refusal};
     int32_t *ids = NULL;
     size_t n = 0;
@@ -128,7 +128,7 @@ bool wf_infill_put(wf_job *j, const wf_json *prefix, const wf_json *suffix, cons
                          "this model has no tokens by which it would fill in the middle of a text: send a prompt");
     wf_json_put_name(out, "prompt");
     wf_text_add(out, "[", 1);
-    if (!weft_tokenize(j->server->model, "", 0, WEFT_TEXT_DEFAULT, &ids, &n) && n && ids[0] == info->bos)
+    if (!weft_tokenize(j->served->model, "", 0, WEFT_TEXT_DEFAULT, &ids, &n) && n && ids[0] == info->bos)
         infill_add_id(&f, ids[0]);
     weft_free(ids);
     infill_add_files(&f, m, files);
@@ -167,7 +167,7 @@ static void infill_put_content(const wf_choice *c, wf_slice text, bool ended, wf
         const char *word = e->stop_text ? j->params.stop[e->stop_text - 1] : "";
         wf_json_print(out,
                       ",'truncated':false,'model':%s,'tokens_predicted':%u,'tokens_evaluated':%u,'tokens_cached':%u",
-                      *j->params.model ? j->params.model : j->server->name, e->n_generated, e->n_prompt, e->n_cached);
+                      *j->params.model ? j->params.model : j->served->name, e->n_generated, e->n_prompt, e->n_cached);
         wf_json_print(out,
                       ",'stop_type':%s,'stopping_word':%s,'timings':{'prompt_n':%u,'prompt_ms':%g,'predicted_n':%u,"
                       "'predicted_ms':%g}",
@@ -218,7 +218,7 @@ const wf_api wf_api_infill = {.translate = infill_translate,
 
 /* ---- the server ------------------------------------------------------------------------------------------ */
 
-static void props_put_token(const wf_server *s, const char *name, int32_t id, wf_text *out)
+static void props_put_token(const wf_served *s, const char *name, int32_t id, wf_text *out)
 {
     char text[256] = "";
     size_t n = id < 0 ? 0 : WF_MIN(weft_token_text(s->model, id, WEFT_TEXT_DEFAULT, text, sizeof text), sizeof text);
@@ -228,10 +228,10 @@ static void props_put_token(const wf_server *s, const char *name, int32_t id, wf
 
 bool wf_llama_props(wf_job *j, wf_text *out)
 {
-    const wf_server *s = j->server;
+    const wf_served *s = j->served;
     const struct weft_model_info *m = weft_model_info(s->model);
     const struct weft_sampling *d = &s->sampling;
-    const char *template = s->p.chat_template ? s->p.chat_template : m->chat_template;
+    const char *template = s->server->p.chat_template ? s->server->p.chat_template : m->chat_template;
     wf_json_print(out,
                   "{'default_generation_settings':{'n_ctx':%u,'params':{'temperature':%.6g,'top_k':%d,'top_p':%.6g,"
                   "'min_p':%.6g,'repeat_penalty':%.6g,'n_predict':-1}}",

@@ -8,7 +8,7 @@
 #define PIECE 1024 /* bytes of a token's text that are shown */
 #define SLIPS 16  /* bytes that a tokenizer may make of others, before its tokens and the text are in step again */
 
-static size_t piece_of_token(const wf_server *s, int32_t id, unsigned flags, char buf[PIECE])
+static size_t piece_of_token(const wf_served *s, int32_t id, unsigned flags, char buf[PIECE])
 {
     return WF_MIN(weft_token_text(s->model, id, flags, buf, PIECE), (size_t)PIECE);
 }
@@ -40,7 +40,7 @@ static size_t pass_text(wf_place *p, const char *text, size_t n)
 
 /* Bytes that a token of the prompt is at the end of its text so far. It may begin with a blank that the tokenizer has
  * put in, be in the text though it is hidden elsewhere, and be of other bytes than the text. */
-static size_t span_of(const wf_server *s, int32_t id, const char *text, size_t end)
+static size_t span_of(const wf_served *s, int32_t id, const char *text, size_t end)
 {
     char piece[PIECE];
     size_t n = piece_of_token(s, id, WEFT_TEXT_DEFAULT, piece);
@@ -52,7 +52,7 @@ static size_t span_of(const wf_server *s, int32_t id, const char *text, size_t e
     return WF_MIN(n, end);
 }
 
-bool wf_prompt_offsets(const wf_server *s, wf_prompt *p)
+bool wf_prompt_offsets(const wf_served *s, wf_prompt *p)
 {
     wf_place place = {0};
     size_t end = p->len;
@@ -71,7 +71,7 @@ wf_place wf_place_begin(const wf_job *j, uint32_t choice)
     const wf_prompt *p = &j->params.prompts[choice / (size_t)j->params.n];
     wf_place place = {.prompt = p};
     if (j->params.echo) pass_text(&place, p->text, p->len);
-    place.drop_space = p->n == 1 && p->ids[0] == weft_model_info(j->server->model)->bos;
+    place.drop_space = p->n == 1 && p->ids[0] == weft_model_info(j->served->model)->bos;
     return place;
 }
 
@@ -80,8 +80,8 @@ static size_t place_of(const wf_job *j, const wf_token *t, wf_place *p)
     char piece[PIECE], *alone = NULL;
     size_t len, cut = 0;
     if (t->prompt) return p->prompt->offsets[p->n_prompt++];
-    size_t n = piece_of_token(j->server, t->id, j->params.skip_special ? WEFT_TEXT_HIDE_SPECIAL : 0, piece);
-    if (n && p->drop_space && *piece == ' ' && !weft_detokenize(j->server->model, &t->id, 1, 0, &alone, &len))
+    size_t n = piece_of_token(j->served, t->id, j->params.skip_special ? WEFT_TEXT_HIDE_SPECIAL : 0, piece);
+    if (n && p->drop_space && *piece == ' ' && !weft_detokenize(j->served->model, &t->id, 1, 0, &alone, &len))
         cut = len < n;
     weft_free(alone);
     p->drop_space &= !n;
@@ -94,7 +94,7 @@ static size_t place_of(const wf_job *j, const wf_token *t, wf_place *p)
 static void put_chat_token(const wf_job *j, int32_t id, float logprob, wf_text *out)
 {
     char buf[PIECE];
-    size_t n = piece_of_token(j->server, id, WEFT_TEXT_DEFAULT, buf);
+    size_t n = piece_of_token(j->served, id, WEFT_TEXT_DEFAULT, buf);
     wf_json_print(out, "{'token':%.*s,'logprob':%.9g,'bytes':[", (int)n, buf, (double)logprob);
     for (size_t i = 0; i < n; i++) wf_text_print(out, "%s%u", i ? "," : "", (unsigned char)buf[i]);
     wf_text_add(out, "]", 1);
@@ -134,7 +134,7 @@ static void name_tokens(const wf_job *j, const wf_token *t, const struct weft_lo
     all->n = 1 + WF_MIN(t->n_top, (uint32_t)WEFT_MAX_TOP);
     for (uint32_t i = 0; i < all->n; i++) {
         all->of[i].id = i + 1 < all->n ? top[i].id : t->id;
-        all->of[i].n = piece_of_token(j->server, all->of[i].id, WEFT_TEXT_DEFAULT, all->of[i].text);
+        all->of[i].n = piece_of_token(j->served, all->of[i].id, WEFT_TEXT_DEFAULT, all->of[i].text);
     }
 }
 

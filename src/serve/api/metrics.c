@@ -38,11 +38,11 @@ static void observe_value(wf_metrics *m, enum wf_hist h, double v)
     m->sums[h] += v;
 }
 
-void wf_metrics_http(wf_metrics *m, const wf_route *route, int status)
+void wf_metrics_http(wf_server *s, const wf_route *route, int status)
 {
     size_t i = 0;
     while (wf_route_at(i) && wf_route_at(i) != route) i++;
-    atomic_fetch_add(&m->http[i][WF_MIN(status / 100, WF_STATUS_CLASSES - 1)], 1);
+    atomic_fetch_add(&s->requests[i][WF_MIN(status / 100, WF_STATUS_CLASSES - 1)], 1);
 }
 
 void wf_metrics_started(wf_metrics *m)
@@ -78,97 +78,117 @@ void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bo
 
 /* ---- text ---------------------------------------------------------------------------------------------------- */
 
-static void print_head(const wf_server *s, wf_text *out, const char *name, const char *type, const char *help)
+/* What is printed, by metric: the lines of a metric come together, those of all models. */
+typedef struct page {
+    wf_server *server;
+    wf_served *model; /* whose lines come now; NULL: those of the server, which has several */
+    struct metric {
+        const char *name;
+        wf_text lines;
+    } metrics[64];
+    size_t n;
+    wf_text *lines; /* of the present one */
+} page;
+
+/* The lines that follow are of this metric. */
+static void print_head(page *p, const char *name, const char *type, const char *help)
 {
-    const char *p = s->p.metrics_prefix;
-    wf_text_print(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", p, name, help, p, name, type);
+    const char *prefix = p->server->p.metrics_prefix;
+    size_t i = 0;
+    while (i < p->n && strcmp(p->metrics[i].name, name)) i++;
+    if (i == WF_LEN(p->metrics)) i--; /* there are not so many */
+    p->lines = &p->metrics[i].lines;
+    if (i < p->n) return;
+    p->metrics[p->n++].name = name;
+    wf_text_print(p->lines, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, name, help, prefix, name, type);
 }
 
 /* One sample. label: one more behind the model's name and the engine, as vLLM has them, or NULL. */
-static void print_line(const wf_server *s, wf_text *out, const char *name, const char *tail,
-                       const char *label, const char *is, double v)
+static void print_line(page *p, const char *name, const char *tail, const char *label, const char *is, double v)
 {
-    wf_text_print(out, "%s%s%s{model_name=\"%s\",engine=\"0\"", s->p.metrics_prefix, name, tail, s->name);
-    if (label) wf_text_print(out, ",%s=\"%s\"", label, is);
-    wf_text_print(out, "} %.17g\n", v);
+    wf_text_print(p->lines, "%s%s%s{", p->server->p.metrics_prefix, name, tail);
+    if (p->model) wf_text_print(p->lines, "model_name=\"%s\",engine=\"0\"", p->model->name);
+    if (label) wf_text_print(p->lines, "%s%s=\"%s\"", p->model ? "," : "", label, is);
+    wf_text_print(p->lines, "} %.17g\n", v);
 }
 
-static void print_one(const wf_server *s, wf_text *out, const char *name, const char *type, const char *help, double v)
+static void print_one(page *p, const char *name, const char *type, const char *help, double v)
 {
-    print_head(s, out, name, type, help);
-    print_line(s, out, name, "", NULL, NULL, v);
+    print_head(p, name, type, help);
+    print_line(p, name, "", NULL, NULL, v);
 }
 
-static void print_hist(const wf_server *s, wf_text *out, const char *name, const char *help,
+static void print_hist(page *p, const char *name, const char *help,
                        const double *bounds, size_t n, const uint64_t *counts, double sum)
 {
     char bound[32];
     uint64_t total = 0;
-    print_head(s, out, name, "histogram", help);
+    print_head(p, name, "histogram", help);
     for (size_t i = 0; i <= n; i++) {
         snprintf(bound, sizeof bound, "%g", i < n ? bounds[i] : 0);
         total += counts[i];
-        print_line(s, out, name, "_bucket", "le", i < n ? bound : "+Inf", (double)total);
+        print_line(p, name, "_bucket", "le", i < n ? bound : "+Inf", (double)total);
     }
-    print_line(s, out, name, "_count", NULL, NULL, (double)total);
-    print_line(s, out, name, "_sum", NULL, NULL, sum);
+    print_line(p, name, "_count", NULL, NULL, (double)total);
+    print_line(p, name, "_sum", NULL, NULL, sum);
 }
 
-static void print_step(const wf_server *s, wf_text *out, const char *class, uint64_t ns, uint64_t n)
+static void print_step(page *p, const char *class, uint64_t ns, uint64_t n)
 {
     const char *label = class ? "class" : NULL;
-    print_line(s, out, "step_seconds", "_sum", label, class, (double)ns * 1e-9);
-    print_line(s, out, "step_seconds", "_count", label, class, (double)n);
+    print_line(p, "step_seconds", "_sum", label, class, (double)ns * 1e-9);
+    print_line(p, "step_seconds", "_count", label, class, (double)n);
 }
 
 /* Step times: as a whole, or by class if the engine was opened with `profile` and the device reports times. A device
  * that does not report any has none after the first step. */
-static void print_steps(const wf_server *s, wf_text *out, const struct weft_stats *e)
+static void print_steps(page *p, const struct weft_stats *e)
 {
-    print_head(s, out, "step_seconds", "summary",
+    print_head(p, "step_seconds", "summary",
                "Time of a step; by class: time of its ops, or time that the device waited for the host.");
-    if (!s->p.profile || (e->steps && !e->busy_ns)) {
-        print_step(s, out, NULL, e->step_ns, e->steps);
+    if (!p->server->p.profile || (e->steps && !e->busy_ns)) {
+        print_step(p, NULL, e->step_ns, e->steps);
         return;
     }
-    print_step(s, out, "compute", e->compute_ns, e->steps);
-    print_step(s, out, "memory", e->memory_ns, e->steps);
-    print_step(s, out, "network", e->network_ns, e->steps);
-    print_step(s, out, "copy", e->copy_ns, e->steps);
-    print_step(s, out, "host", e->idle_ns, e->steps);
-    print_one(s, out, "nano_batch_overlap_ratio", "gauge",
+    print_step(p, "compute", e->compute_ns, e->steps);
+    print_step(p, "memory", e->memory_ns, e->steps);
+    print_step(p, "network", e->network_ns, e->steps);
+    print_step(p, "copy", e->copy_ns, e->steps);
+    print_step(p, "host", e->idle_ns, e->steps);
+    print_one(p, "nano_batch_overlap_ratio", "gauge",
               "Fraction of the device's busy time in which ops of two queues overlapped, since the start.",
               e->busy_ns ? WF_MIN((double)e->overlap_ns / (double)e->busy_ns, 1.0) : 0);
 }
 
-static void print_swapped(const wf_server *s, wf_text *out, const char *direction, uint64_t bytes)
+static void print_swapped(page *p, const char *direction, uint64_t bytes)
 {
-    wf_text_print(out, "%skv_swapped_bytes_total{model_name=\"%s\",engine=\"0\",direction=\"%s\",tier=\"host\"} %llu\n",
-                  s->p.metrics_prefix, s->name, direction, (unsigned long long)bytes);
+    wf_text_print(p->lines,
+                  "%skv_swapped_bytes_total{model_name=\"%s\",engine=\"0\",direction=\"%s\",tier=\"host\"} %llu\n",
+                  p->server->p.metrics_prefix, p->model->name, direction, (unsigned long long)bytes);
 }
 
-static void print_layers(const wf_server *s, wf_text *out, const char *name, const char *help, const uint32_t *layers,
+static void print_layers(page *p, const char *name, const char *help, const uint32_t *layers,
                          const uint64_t *values, uint32_t n)
 {
     char layer[16];
-    print_head(s, out, name, "counter", help);
+    print_head(p, name, "counter", help);
     for (uint32_t i = 0; i < n; i++) {
         snprintf(layer, sizeof layer, "%u", layers[i]);
-        print_line(s, out, name, "", "layer", layer, (double)values[i]);
+        print_line(p, name, "", "layer", layer, (double)values[i]);
     }
 }
 
 /* No layer with asynchronous softmax: no such metrics. */
-static void print_softmax(const wf_server *s, wf_text *out)
+static void print_softmax(page *p)
 {
-    uint32_t n = weft_engine_softmax(s->engine, NULL, NULL, NULL, 0), *layers = wf_calloc(n, sizeof *layers);
+    uint32_t n = weft_engine_softmax(p->model->engine, NULL, NULL, NULL, 0), *layers = wf_calloc(n, sizeof *layers);
     uint64_t *rows = wf_calloc(n, sizeof *rows), *recomputed = wf_calloc(n, sizeof *recomputed);
-    if (n && layers && rows && recomputed && weft_engine_softmax(s->engine, layers, rows, recomputed, n) == n) {
+    if (n && layers && rows && recomputed && weft_engine_softmax(p->model->engine, layers, rows, recomputed, n) == n) {
         print_layers(
-            s, out, "softmax_async_layer_total",
+            p, "softmax_async_layer_total",
             "Softmax rows (query and head) computed with the asynchronous softmax, of each layer that uses it.", layers,
             rows, n);
-        print_layers(s, out, "softmax_recompute_layer_total",
+        print_layers(p, "softmax_recompute_layer_total",
                      "Softmax rows recomputed, of each layer that uses the asynchronous softmax.", layers, recomputed,
                      n);
     }
@@ -177,55 +197,55 @@ static void print_softmax(const wf_server *s, wf_text *out)
     free(recomputed);
 }
 
-static void print_engine(wf_server *s, wf_text *out)
+static void print_engine(page *p)
 {
     struct weft_stats e = {0};
     double bounds[WEFT_STEP_TOKENS_BUCKETS];
     uint64_t counts[WEFT_STEP_TOKENS_BUCKETS + 1] = {0};
-    weft_engine_stats(s->engine, &e);
+    weft_engine_stats(p->model->engine, &e);
     memcpy(counts, e.step_tokens_hist, sizeof e.step_tokens_hist);
     for (size_t i = 0; i < WEFT_STEP_TOKENS_BUCKETS; i++) bounds[i] = (double)(1u << i);
-    print_one(s, out, "num_requests_running", "gauge", "Sequences that are running.", e.running);
-    print_one(s, out, "num_requests_waiting", "gauge", "Sequences that are waiting.", e.waiting);
-    print_head(s, out, "num_requests_waiting_by_reason", "gauge",
+    print_one(p, "num_requests_running", "gauge", "Sequences that are running.", e.running);
+    print_one(p, "num_requests_waiting", "gauge", "Sequences that are waiting.", e.waiting);
+    print_head(p, "num_requests_waiting_by_reason", "gauge",
                "The same: for room in the batch and the KV cache, or put off for another reason.");
-    print_line(s, out, "num_requests_waiting_by_reason", "", "reason", "capacity", e.waiting);
-    print_line(s, out, "num_requests_waiting_by_reason", "", "reason", "deferred", 0);
-    print_one(s, out, "num_clients_waiting", "gauge", "Clients with sequences that have not run yet.",
+    print_line(p, "num_requests_waiting_by_reason", "", "reason", "capacity", e.waiting);
+    print_line(p, "num_requests_waiting_by_reason", "", "reason", "deferred", 0);
+    print_one(p, "num_clients_waiting", "gauge", "Clients with sequences that have not run yet.",
               e.waiting_clients);
-    print_one(s, out, "longest_wait_seconds", "gauge",
+    print_one(p, "longest_wait_seconds", "gauge",
               "How long the sequence that has not run yet and came first has been waiting.",
               (double)e.longest_wait_ns * 1e-9);
-    print_one(s, out, "kv_cache_usage_perc", "gauge", "KV cache usage, 1 is full.",
+    print_one(p, "kv_cache_usage_perc", "gauge", "KV cache usage, 1 is full.",
               e.kv_pages ? (double)e.kv_pages_used / e.kv_pages : 0);
-    print_one(s, out, "num_preemptions_total", "counter", "Sequences preempted because the KV cache was full.",
+    print_one(p, "num_preemptions_total", "counter", "Sequences preempted because the KV cache was full.",
               (double)e.preempted);
-    print_one(s, out, "recomputed_tokens_total", "counter",
+    print_one(p, "recomputed_tokens_total", "counter",
               "Tokens of preempted sequences computed again, because the host had no memory for their KV pages.",
               (double)e.recomputed_tokens);
-    print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
+    print_one(p, "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
               (double)e.prefix_queries);
-    print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
+    print_one(p, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
               (double)e.prefix_hits);
-    print_one(s, out, "prompt_tokens_cached_total", "counter", "The same, by the name that vLLM has for it.",
+    print_one(p, "prompt_tokens_cached_total", "counter", "The same, by the name that vLLM has for it.",
               (double)e.prefix_hits);
-    print_one(s, out, "spec_decode_num_draft_tokens_total", "counter", "Draft tokens that steps verified.",
+    print_one(p, "spec_decode_num_draft_tokens_total", "counter", "Draft tokens that steps verified.",
               (double)e.draft_tokens);
-    print_one(s, out, "spec_decode_num_accepted_tokens_total", "counter", "Draft tokens that were accepted.",
+    print_one(p, "spec_decode_num_accepted_tokens_total", "counter", "Draft tokens that were accepted.",
               (double)e.draft_accepted);
-    print_one(s, out, "prefill_decode_ratio", "gauge",
+    print_one(p, "prefill_decode_ratio", "gauge",
               "Prompt tokens computed for each generated token, over about the last 64 requests that finished.",
               e.prefill_decode_ratio);
-    print_one(s, out, "softmax_recompute_total", "counter",
+    print_one(p, "softmax_recompute_total", "counter",
               "Softmax rows (query and head) recomputed because their scores left the calibrated range.",
               (double)e.softmax_recomputed);
-    print_softmax(s, out);
-    print_head(s, out, "kv_swapped_bytes_total", "counter",
+    print_softmax(p);
+    print_head(p, "kv_swapped_bytes_total", "counter",
                "Bytes of KV cache of preempted sequences: swapped out to another tier, and swapped in.");
-    print_swapped(s, out, "out", e.swapped_out_bytes);
-    print_swapped(s, out, "in", e.swapped_in_bytes);
-    print_steps(s, out, &e);
-    print_hist(s, out, "iteration_tokens_total", "Tokens per step.", bounds, WEFT_STEP_TOKENS_BUCKETS,
+    print_swapped(p, "out", e.swapped_out_bytes);
+    print_swapped(p, "in", e.swapped_in_bytes);
+    print_steps(p, &e);
+    print_hist(p, "iteration_tokens_total", "Tokens per step.", bounds, WEFT_STEP_TOKENS_BUCKETS,
                counts, (double)e.step_tokens);
 }
 
@@ -236,7 +256,7 @@ static void print_http(const wf_server *s, wf_text *out)
                        "# TYPE http_requests_total counter\n");
     for (size_t i = 0; i < WF_MAX_ROUTES; i++)
         for (int class = 0; class < WF_STATUS_CLASSES; class++) {
-            uint64_t n = atomic_load(&s->metrics.http[i][class]);
+            uint64_t n = atomic_load(&s->requests[i][class]);
             const wf_route *r = wf_route_at(i);
             if (n)
                 wf_text_print(out, "http_requests_total{handler=\"%s\",method=\"%s\",status=\"%dxx\"} %llu\n",
@@ -244,31 +264,50 @@ static void print_http(const wf_server *s, wf_text *out)
         }
 }
 
-void wf_metrics_print(wf_server *s, wf_text *out)
+static void print_server(page *p)
 {
-    wf_metrics *m = &s->metrics;
-    print_http(s, out);
-    print_engine(s, out);
-    print_one(s, out, "body_memory_bytes", "gauge", "Memory of request bodies and prompts.",
+    wf_server *s = p->server;
+    print_one(p, "body_memory_bytes", "gauge", "Memory of request bodies and prompts.",
               (double)atomic_load(&s->bodies.used));
-    print_one(s, out, "reply_memory_bytes", "gauge", "Memory of replies.", (double)atomic_load(&s->replies.used));
-    print_one(s, out, "bodies_read_total", "counter", "Large requests that were read.",
+    print_one(p, "reply_memory_bytes", "gauge", "Memory of replies.", (double)atomic_load(&s->replies.used));
+    print_one(p, "bodies_read_total", "counter", "Large requests that were read.",
               (double)atomic_load(&s->work.n_read));
-    print_one(s, out, "bodies_given_up_total", "counter", "Large requests whose client left while they were read.",
+    print_one(p, "bodies_given_up_total", "counter", "Large requests whose client left while they were read.",
               (double)atomic_load(&s->work.n_given_up));
-    print_one(s, out, "num_bodies_waiting", "gauge", "Large requests that wait to be read.", wf_work_waiting(s));
+    print_one(p, "num_bodies_waiting", "gauge", "Large requests that wait to be read.", wf_work_waiting(s));
+}
+
+/* What its requests have come to. */
+static void print_requests(page *p)
+{
+    wf_metrics *m = &p->model->metrics;
     pthread_mutex_lock(&m->lock);
-    print_one(s, out, "prompt_tokens_total", "counter", "Prompt tokens.", (double)m->prompt_tokens);
-    print_one(s, out, "generation_tokens_total", "counter", "Generated tokens.", (double)m->generation_tokens);
-    print_one(s, out, "requests_started_total", "counter",
+    print_one(p, "prompt_tokens_total", "counter", "Prompt tokens.", (double)m->prompt_tokens);
+    print_one(p, "generation_tokens_total", "counter", "Generated tokens.", (double)m->generation_tokens);
+    print_one(p, "requests_started_total", "counter",
               "Sequences that were accepted; each ends in request_success_total.", (double)m->started);
-    print_one(s, out, "corrupted_requests_total", "counter",
+    print_one(p, "corrupted_requests_total", "counter",
               "Sequences that failed because the model gave a logit that is not a finite number.",
               (double)m->corrupted);
-    print_head(s, out, "request_success_total", "counter", "Sequences that have ended.");
+    print_head(p, "request_success_total", "counter", "Sequences that have ended.");
     for (size_t i = 0; i < WF_LEN(finishes); i++)
-        print_line(s, out, "request_success_total", "", "finished_reason", finishes[i], (double)m->finished[i]);
+        print_line(p, "request_success_total", "", "finished_reason", finishes[i], (double)m->finished[i]);
     for (size_t h = 0; h < WF_N_HISTS; h++)
-        print_hist(s, out, hists[h].name, hists[h].help, hists[h].bounds, WF_HIST_BUCKETS, m->counts[h], m->sums[h]);
+        print_hist(p, hists[h].name, hists[h].help, hists[h].bounds, WF_HIST_BUCKETS, m->counts[h], m->sums[h]);
     pthread_mutex_unlock(&m->lock);
+}
+
+void wf_metrics_print(wf_server *s, wf_text *out)
+{
+    page p = {.server = s, .model = &s->only};
+    print_http(s, out);
+    print_engine(&p);
+    print_server(&p);
+    print_requests(&p);
+    for (size_t i = 0; i < p.n; i++) {
+        const wf_text *lines = &p.metrics[i].lines;
+        if (!lines->failed) wf_text_add(out, lines->data, lines->len);
+        out->failed |= lines->failed;
+        free(lines->data);
+    }
 }

@@ -13,7 +13,7 @@
 static bool ollama_put_options(const wf_job *j, const wf_json *body, wf_text *out, wf_http_error *r)
 {
     const wf_json *options = wf_field(body, "options"), *context = wf_field(options, "num_ctx");
-    uint32_t most = j->server->context;
+    uint32_t most = j->served->context;
     if (options && !wf_json_is(options, WF_JSON_OBJECT))
         return wf_refuse(r, 400, "options", "options must be an object");
     if (context && !(wf_json_is_number(context) && wf_json_number(context) <= most))
@@ -80,7 +80,7 @@ static bool ollama_put_prompt(wf_job *j, const wf_json *body, wf_text *out, wf_h
     if (system && !wf_json_is(system, WF_JSON_STRING))
         return wf_refuse(r, 400, "system", "system must be a string");
     if (suffix && !wf_json_is(suffix, WF_JSON_STRING)) return wf_refuse(r, 400, "suffix", "suffix must be a string");
-    j->params.chat = j->server->chat.usable && !wf_json_is_true(raw) && !wf_json_bytes(suffix);
+    j->params.chat = j->served->chat.usable && !wf_json_is_true(raw) && !wf_json_bytes(suffix);
     if (!j->params.chat && wf_json_bytes(system))
         return wf_refuse(r, 400, "system", "without a template there is no system prompt: write it into the prompt");
     if (!j->params.chat) {
@@ -135,7 +135,7 @@ static void ollama_put_time(int64_t seconds, wf_text *out)
 static void ollama_put_message_of(const wf_job *j, wf_slice text, wf_slice thoughts, wf_slice calls, wf_text *out)
 {
     bool chat = j->route->chat;
-    wf_json_print(out, "{'model':%s,'created_at':", *j->params.model ? j->params.model : j->server->name);
+    wf_json_print(out, "{'model':%s,'created_at':", *j->params.model ? j->params.model : j->served->name);
     ollama_put_time(j->created, out);
     wf_json_print(out, chat ? ",'message':{'role':'assistant','content':%.*s" : ",'response':%.*s", (int)text.n,
                   text.p);
@@ -231,7 +231,7 @@ const wf_api wf_api_ollama = {.translate = ollama_translate,
 
 /* ---- the model ------------------------------------------------------------------------------------------- */
 
-static void ollama_put_details(const wf_server *s, wf_text *out)
+static void ollama_put_details(const wf_served *s, wf_text *out)
 {
     const struct weft_model_info *m = weft_model_info(s->model);
     char size[32];
@@ -244,7 +244,7 @@ static void ollama_put_details(const wf_server *s, wf_text *out)
 }
 
 /* The digest only tells models apart. */
-static void ollama_put_card(const wf_server *s, const char *name, wf_text *out)
+static void ollama_put_card(const wf_served *s, const char *name, wf_text *out)
 {
     const struct weft_model_info *m = weft_model_info(s->model);
     uint64_t h = wf_hash(m->path, strlen(m->path)) ^ m->file_bytes;
@@ -257,12 +257,12 @@ static void ollama_put_card(const wf_server *s, const char *name, wf_text *out)
 
 bool wf_ollama_tags(wf_job *j, wf_text *out)
 {
-    wf_server *s = j->server;
+    const wf_served *s = j->served;
     wf_json_print(out, "{'models':[");
     for (size_t i = 0; i < s->n_names; i++) {
         ollama_put_card(s, s->names[i], out);
         wf_json_put_name(out, "modified_at");
-        ollama_put_time(s->started, out);
+        ollama_put_time(s->server->started, out);
         wf_text_add(out, "}", 1);
     }
     wf_text_add(out, "]}", 2);
@@ -273,9 +273,9 @@ bool wf_ollama_tags(wf_job *j, wf_text *out)
 bool wf_ollama_ps(wf_job *j, wf_text *out)
 {
     wf_json_print(out, "{'models':[");
-    ollama_put_card(j->server, j->server->name, out);
-    wf_json_print(out, ",'context_length':%u,'size_vram':%llu,'expires_at':", j->server->context,
-                  (unsigned long long)weft_model_info(j->server->model)->weight_bytes);
+    ollama_put_card(j->served, j->served->name, out);
+    wf_json_print(out, ",'context_length':%u,'size_vram':%llu,'expires_at':", j->served->context,
+                  (unsigned long long)weft_model_info(j->served->model)->weight_bytes);
     ollama_put_time(j->created + 86400, out);
     wf_text_add(out, "}]}", 3);
     return true;
@@ -292,11 +292,11 @@ bool wf_ollama_show_read(wf_job *j, const wf_json *body)
 
 bool wf_ollama_show(wf_job *j, wf_text *out)
 {
-    const wf_server *s = j->server;
+    const wf_served *s = j->served;
     const struct weft_model_info *m = weft_model_info(s->model);
-    const char *template = s->p.chat_template ? s->p.chat_template : m->chat_template;
+    const char *template = s->server->p.chat_template ? s->server->p.chat_template : m->chat_template;
     wf_json_print(out, "{'modelfile':'','parameters':'','template':%s,'modified_at':", template ? template : "");
-    ollama_put_time(s->started, out);
+    ollama_put_time(s->server->started, out);
     wf_text_add(out, ",", 1);
     ollama_put_details(s, out);
     wf_json_print(out, ",'capabilities':['completion'");

@@ -64,7 +64,7 @@ static bool read_stop(const wf_json *body, wf_params *p, wf_http_error *r)
     return true;
 }
 
-static bool read_id(const wf_server *s, const wf_json *v, const char *name, int32_t *out, wf_http_error *r)
+static bool read_id(const wf_served *s, const wf_json *v, const char *name, int32_t *out, wf_http_error *r)
 {
     uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
     double id = wf_json_number(v);
@@ -76,7 +76,7 @@ static bool read_id(const wf_server *s, const wf_json *v, const char *name, int3
     return true;
 }
 
-bool wf_ids_read(const wf_server *s, const wf_json *v, const char *name, size_t max, int32_t **out, size_t *n,
+bool wf_ids_read(const wf_served *s, const wf_json *v, const char *name, size_t max, int32_t **out, size_t *n,
                  wf_http_error *r)
 {
     size_t count = wf_json_count(v);
@@ -89,7 +89,7 @@ bool wf_ids_read(const wf_server *s, const wf_json *v, const char *name, size_t 
 }
 
 /* Before the work. */
-static bool check_bytes(const wf_server *s, size_t len, const char *name, wf_http_error *r)
+static bool check_bytes(const wf_served *s, size_t len, const char *name, wf_http_error *r)
 {
     uint64_t most;
     if (!wf_exceeds_context(s->model, s->context, len, &most)) return true;
@@ -110,7 +110,7 @@ static bool add_bias(const wf_json *v, int32_t id, wf_params *p, wf_http_error *
 }
 
 /* As llama.cpp has them: an id, or a text whose tokens all get it, and a number, or false: never. */
-static bool read_bias_pair(const wf_server *s, const wf_json *pair, wf_params *p, wf_http_error *r)
+static bool read_bias_pair(const wf_served *s, const wf_json *pair, wf_params *p, wf_http_error *r)
 {
     static const wf_json never = {.kind = WF_JSON_INT, .i = -100};
     const wf_json *which = wf_json_at(pair, 0), *v = wf_json_at(pair, 1);
@@ -128,7 +128,7 @@ static bool read_bias_pair(const wf_server *s, const wf_json *pair, wf_params *p
     return ok;
 }
 
-static bool read_bias(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
+static bool read_bias(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "logit_bias");
     uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
@@ -155,15 +155,15 @@ static bool read_bias(const wf_server *s, const wf_json *body, wf_params *p, wf_
 /* ---- prompts --------------------------------------------------------------------------------------------- */
 
 /* Do all sequences fit into the server at once? What never fits is not told to come later. */
-static bool check_choices(const wf_server *s, const wf_params *p, size_t n_prompts, wf_http_error *r)
+static bool check_choices(const wf_served *s, const wf_params *p, size_t n_prompts, wf_http_error *r)
 {
-    size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->max_running + s->p.max_queue);
+    size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->max_running + s->server->p.max_queue);
     if (n_prompts <= most && n_prompts * (size_t)p->n <= most) return true;
     return wf_refuse(r, 400, p->n > 1 ? "n" : "prompt",
                      "n times the number of prompts is %zu, at most %zu are possible", n_prompts * (size_t)p->n, most);
 }
 
-static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned flags,
+static bool tokenize(const wf_served *s, const char *text, size_t len, unsigned flags,
                      const char *name, wf_prompt *out, wf_http_error *r)
 {
     const struct weft_model_info *info = weft_model_info(s->model);
@@ -178,7 +178,7 @@ static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned 
     return out->n ? true : wf_refuse(r, 400, name, "%s is empty", name);
 }
 
-static bool read_prompt(const wf_server *s, const wf_json *v, wf_prompt *out, wf_http_error *r)
+static bool read_prompt(const wf_served *s, const wf_json *v, wf_prompt *out, wf_http_error *r)
 {
     if (wf_json_is(v, WF_JSON_STRING)) {
         out->len = wf_json_bytes(v);
@@ -194,7 +194,7 @@ static bool read_prompt(const wf_server *s, const wf_json *v, wf_prompt *out, wf
 }
 
 /* A string, token ids, or a list of either. */
-static bool read_prompts(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
+static bool read_prompts(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "prompt"), *first = wf_json_at(v, 0);
     bool list = wf_json_is(v, WF_JSON_LIST) && !wf_is_whole(first);
@@ -215,7 +215,7 @@ static bool read_prompts(const wf_server *s, const wf_json *body, wf_params *p, 
 }
 
 /* Further variables of the template, which kwargs gets as text. */
-static bool read_kwargs(const wf_server *s, const wf_json *body, wf_text *kwargs, wf_http_error *r)
+static bool read_kwargs(const wf_served *s, const wf_json *body, wf_text *kwargs, wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "chat_template_kwargs");
     if (v && !wf_json_is(v, WF_JSON_OBJECT))
@@ -230,7 +230,7 @@ static bool read_kwargs(const wf_server *s, const wf_json *body, wf_text *kwargs
 }
 
 /* How the answer is read. */
-static void read_style(const wf_server *s, wf_params *p)
+static void read_style(const wf_served *s, wf_params *p)
 {
     const wf_chat_style *c = &s->chat;
     p->thoughts = c->thoughts;
@@ -250,14 +250,14 @@ wf_answer *wf_params_answer(const wf_params *p)
     return wf_answer_new(&style);
 }
 
-static weft_status make_prompt(const wf_server *s, const struct weft_chat_params *chat, const wf_params *p)
+static weft_status make_prompt(const wf_served *s, const struct weft_chat_params *chat, const wf_params *p)
 {
     wf_prompt *to = &p->prompts[0];
     return p->rendered ? weft_chat_render(s->model, chat, &to->text, &to->len)
                        : weft_chat_tokenize(s->model, chat, &to->ids, &to->n);
 }
 
-bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http_error *r)
+bool wf_chat_read(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     wf_text messages = {0}, tools = {0}, kwargs = {0};
     size_t bytes = 0;
@@ -266,7 +266,7 @@ bool wf_chat_read(const wf_server *s, const wf_json *body, wf_params *p, wf_http
     bool ok = wf_tools_read(body, &s->chat, p, &tools, r) &&
               wf_messages_read(body, &s->chat, p, &messages, &bytes, r) && read_kwargs(s, body, &kwargs, r) &&
               check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r);
-    struct weft_chat_params chat = {.chat_template = s->p.chat_template,
+    struct weft_chat_params chat = {.chat_template = s->server->p.chat_template,
                                     .messages_json = messages.data,
                                     .tools_json = s->chat.generic ? NULL : tools.data,
                                     .kwargs_json = kwargs.data,
@@ -304,22 +304,22 @@ static bool read_stream_options(const wf_json *body, wf_params *p, wf_http_error
 
 bool wf_model_check(wf_job *j, const wf_json *body, wf_http_error *r)
 {
-    const wf_server *s = j->server;
+    const wf_served *m = j->served;
     const wf_json *v = wf_field(body, "model");
     if (!v) return true;
     if (!wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, "model", "model must be a string");
     if (!*wf_json_text(v)) return true; /* the one that is served */
-    bool known = wf_names_have(s, wf_json_text(v));
-    j->other_model = !known && wf_allows(s, "any-model-name", NULL);
+    bool known = wf_names_have(m, wf_json_text(v));
+    j->other_model = !known && wf_allows(j->server, "any-model-name", NULL);
     if (wf_json_bytes(v) < sizeof j->params.model) wf_copy(j->params.model, sizeof j->params.model, wf_json_text(v));
     if (known || j->other_model) return true;
-    wf_refuse(r, 404, "model", "the model '%.80s' does not exist; this server has '%s'", wf_json_text(v), s->name);
+    wf_refuse(r, 404, "model", "the model '%.80s' does not exist; this server has '%s'", wf_json_text(v), m->name);
     r->code = "model_not_found";
     return false;
 }
 
 /* fills: an answer may be shorter than max_tokens where the context ends, as in other servers' interfaces. */
-static bool check_size(const wf_server *s, bool fills, wf_params *p, wf_http_error *r)
+static bool check_size(const wf_served *s, bool fills, wf_params *p, wf_http_error *r)
 {
     const char *name = p->chat ? "messages" : "prompt";
     size_t longest = 0;
@@ -363,14 +363,14 @@ static bool drop_texts(wf_params *p)
 /* A request of ours. */
 static bool read_own(wf_job *j, const wf_json *body)
 {
-    const wf_server *s = j->server;
+    const wf_served *s = j->served;
     wf_params *p = &j->params;
     wf_http_error *r = &j->refusal;
     const wf_json *ids = wf_field(body, "stop_token_ids");
     if (!wf_model_check(j, body, r) || !wf_fields_check(j->server, body, p->chat ? WF_OF_CHAT : WF_OF_TEXT, r) ||
         !wf_fields_read(s, body, p, r))
         return false;
-    if (p->priority && !s->p.allow_priority) /* as vLLM does, unless the server was started for it */
+    if (p->priority && !s->server->p.allow_priority) /* as vLLM does, unless the server was started for it */
         return wf_refuse(r, 400, "priority",
                          "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
     return read_salt(j, body, p, r) && read_stream_options(body, p, r) && wf_format_read(body, p, r) &&
@@ -410,8 +410,8 @@ bool wf_params_count(wf_job *j, const wf_json *body)
 {
     wf_json *own = translate(j, body);
     bool ok = own && wf_model_check(j, own, &j->refusal) && wf_fields_check(j->server, own, WF_OF_CHAT, &j->refusal) &&
-              wf_fields_read(j->server, own, &j->params, &j->refusal) &&
-              wf_chat_read(j->server, own, &j->params, &j->refusal);
+              wf_fields_read(j->served, own, &j->params, &j->refusal) &&
+              wf_chat_read(j->served, own, &j->params, &j->refusal);
     wf_json_free(own);
     return ok;
 }

@@ -18,7 +18,7 @@ void wf_reply_head(const wf_job *j, bool chunk, wf_text *out)
     const char *object = !chat ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion";
     wf_text_print(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", chat ? "chatcmpl-" : "cmpl-",
                   j->id, object, (long long)j->created);
-    wf_json_print(out, "%s", *j->params.model ? j->params.model : j->server->name);
+    wf_json_print(out, "%s", *j->params.model ? j->params.model : j->served->name);
 }
 
 /* Each prompt counts once, whatever its number of choices. */

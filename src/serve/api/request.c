@@ -330,7 +330,7 @@ static void request_end(wf_httpd_request *r)
 {
     if (!r->user) return;
     const wf_job *j = r->user;
-    if (j->status) wf_metrics_http(&j->server->metrics, j->route, j->status);
+    if (j->status) wf_metrics_http(j->server, j->route, j->status);
     wf_log_request(r->user);
     wf_job_detach(r->user);
 }

@@ -265,7 +265,7 @@ static void responses_put_response(const wf_choice *c, const char *status, const
     bool ended = !status, cut = ended && c->end.finish != WEFT_FINISH_STOP;
     wf_text_print(out, "{\"id\":\"resp_%s\"", j->id);
     wf_json_print(out, ",'object':'response','created_at':%lld,'status':%s,'model':%s,'error':", (long long)j->created,
-                  ended ? cut ? "incomplete" : "completed" : status, *p->model ? p->model : j->server->name);
+                  ended ? cut ? "incomplete" : "completed" : status, *p->model ? p->model : j->served->name);
     if (failed) wf_json_print(out, "{'code':'server_error','message':%s}", failed->message);
     else wf_text_add(out, "null", 4);
     wf_json_print(out, ",'incomplete_details':");

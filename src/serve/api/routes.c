@@ -13,7 +13,7 @@ static bool health_answer(wf_job *j, wf_text *out)
     wf_server *s = j->server;
     struct weft_stats stats = {0};
     bool loaded = atomic_load(&s->loaded);
-    if (loaded) weft_engine_stats(s->engine, &stats);
+    if (loaded) weft_engine_stats(s->only.engine, &stats);
     if (stats.failed) /* first: the server ends for this reason */
         return wf_refuse(&j->refusal, 503, "", "the device failed (%s)", weft_status_name(stats.failed));
     if (atomic_load(&s->stopping)) return wf_refuse(&j->refusal, 503, "", "shutting down");
@@ -30,11 +30,11 @@ static bool version_answer(wf_job *j, wf_text *out)
 }
 
 /* With six digits: 0.95, not 0.949999988. */
-static void put_model_card(const wf_server *s, const char *name, wf_text *out)
+static void put_model_card(const wf_served *s, const char *name, wf_text *out)
 {
     const struct weft_sampling *d = &s->sampling;
     wf_json_print(out, "{'id':%s,'object':'model','created':%lld,'owned_by':'weft','root':%s,'max_model_len':%u,",
-                  name, (long long)s->started, s->name, s->context);
+                  name, (long long)s->server->started, s->name, s->context);
     wf_json_print(out, s->chat.usable ? "'capabilities':['completion','chat']," : "'capabilities':['completion'],");
     wf_json_print(out, "'default_sampling':{'temperature':%.6g,'top_k':%d,'top_p':%.6g,'min_p':%.6g,",
                   (double)d->temperature, d->top_k, (double)d->top_p, (double)d->min_p);
@@ -43,23 +43,11 @@ static void put_model_card(const wf_server *s, const char *name, wf_text *out)
         (double)d->repeat_penalty, d->repeat_last_n, (double)d->presence_penalty, (double)d->frequency_penalty);
 }
 
-#define LATEST ":latest" /* what Ollama's clients put behind names without a tag */
-
-bool wf_names_have(const wf_server *s, const char *name)
-{
-    size_t n = strlen(name), tag = strlen(LATEST);
-    bool tagged = n > tag && !strcmp(name + n - tag, LATEST), found = false;
-    for (size_t i = 0; i < s->n_names; i++)
-        found |= !strcmp(s->names[i], name) ||
-                 (tagged && strlen(s->names[i]) == n - tag && !strncmp(s->names[i], name, n - tag));
-    return found;
-}
-
 static bool models_answer(wf_job *j, wf_text *out)
 {
     wf_json_print(out, "{'object':'list','data':[");
-    for (size_t i = 0; i < j->server->n_names; i++)
-        wf_json_comma(out), put_model_card(j->server, j->server->names[i], out);
+    for (size_t i = 0; i < j->served->n_names; i++)
+        wf_json_comma(out), put_model_card(j->served, j->served->names[i], out);
     wf_text_add(out, "]}", 2);
     return true;
 }
@@ -80,8 +68,8 @@ static bool model_answer(wf_job *j, wf_text *out)
     size_t n = 0;
     for (const char *p = j->path + strlen(j->route->path); *p;) name[n++] = (char)next_byte(&p);
     name[n] = 0;
-    if (n == strlen(name) && wf_names_have(j->server, name)) return put_model_card(j->server, name, out), true;
-    wf_refuse(&j->refusal, 404, "model", "there is no such model; this server has '%s'", j->server->name);
+    if (n == strlen(name) && wf_names_have(j->served, name)) return put_model_card(j->served, name, out), true;
+    wf_refuse(&j->refusal, 404, "model", "there is no such model; this server has '%s'", j->served->name);
     j->refusal.code = "model_not_found";
     return false;
 }

@@ -15,7 +15,7 @@ static const struct variable {
                 {"reasoning", "true", "false"}};
 static const char *const efforts[] = {"reasoning_effort", "thinking_effort"};
 
-void wf_thinking_find(wf_server *s)
+void wf_thinking_find(wf_served *s)
 {
     for (size_t i = WF_LEN(switches); i--;)
         if (wf_chat_reads(s, switches[i].name, switches[i].on, switches[i].off)) s->chat.thinks_by = i + 1;
@@ -104,7 +104,7 @@ static void put_variable(wf_text *kwargs, const wf_json *own, const char *name, 
     wf_text_print(kwargs, "\"%s\":%s", name, json);
 }
 
-bool wf_thinking_read(const wf_server *s, const wf_json *body, const wf_json *own, wf_text *kwargs, wf_http_error *r)
+bool wf_thinking_read(const wf_served *s, const wf_json *body, const wf_json *own, wf_text *kwargs, wf_http_error *r)
 {
     const wf_chat_style *c = &s->chat;
     wish w = {0};

@@ -11,11 +11,11 @@
 #define MAX_TOKENS (1u << 20) /* unless the context has more */
 
 /* What takes about half a second, and a few bytes of memory per token. */
-static size_t most_tokens(const wf_server *s) { return WF_MAX(MAX_TOKENS, s->context); }
+static size_t most_tokens(const wf_served *s) { return WF_MAX(MAX_TOKENS, s->context); }
 
 static bool check_bytes(wf_job *j, const char *name, size_t len)
 {
-    size_t most = most_tokens(j->server) * 2;
+    size_t most = most_tokens(j->served) * 2;
     return len <= most ||
            wf_refuse(&j->refusal, 400, name, "the text has %zu bytes, at most %zu are possible", len, most);
 }
@@ -50,7 +50,7 @@ static bool tokenize_chat(wf_job *j, const wf_json *body)
 {
     bool ok = true;
     j->params.closed = !flag(j, body, "add_generation_prompt", true, &ok);
-    if (!ok || !wf_chat_read(j->server, body, &j->params, &j->refusal)) return false;
+    if (!ok || !wf_chat_read(j->served, body, &j->params, &j->refusal)) return false;
     j->tokens.ids = j->params.prompts[0].ids;
     j->tokens.n = j->params.prompts[0].n;
     j->params.prompts[0].ids = NULL;
@@ -69,11 +69,11 @@ bool wf_tokenize_read(wf_job *j, const wf_json *body)
         return wf_refuse(&j->refusal, 400, "prompt", "prompt (or content) must be a string; or send messages");
     size_t len = wf_json_bytes(v);
     if (!read_flags(j, body, &flags) || !check_bytes(j, "prompt", len)) return false;
-    if (weft_tokenize(j->server->model, wf_json_text(v), len, flags, &t->ids, &t->n))
+    if (weft_tokenize(j->served->model, wf_json_text(v), len, flags, &t->ids, &t->n))
         return wf_refuse(&j->refusal, 400, "prompt", "%s", wf_last_error());
-    return t->n <= most_tokens(j->server) ||
+    return t->n <= most_tokens(j->served) ||
            wf_refuse(&j->refusal, 400, "prompt", "the text has %zu tokens, at most %zu are possible", t->n,
-                     most_tokens(j->server));
+                     most_tokens(j->served));
 }
 
 bool wf_template_read(wf_job *j, const wf_json *body)
@@ -82,7 +82,7 @@ bool wf_template_read(wf_job *j, const wf_json *body)
     bool ok = wf_fields_check(j->server, body, WF_OF_TOKENS, &j->refusal);
     j->params.closed = !flag(j, body, "add_generation_prompt", true, &ok);
     j->params.rendered = true;
-    if (!ok || !wf_chat_read(j->server, body, &j->params, &j->refusal)) return false;
+    if (!ok || !wf_chat_read(j->served, body, &j->params, &j->refusal)) return false;
     p = &j->params.prompts[0];
     wf_json_print(&j->out, "{'prompt':%.*s}", (int)p->len, p->text);
     return !j->out.failed || wf_refuse(&j->refusal, 500, "", "out of memory for the answer");
@@ -93,7 +93,7 @@ bool wf_template_read(wf_job *j, const wf_json *body)
 static void write_piece(wf_job *j, int32_t id)
 {
     char buf[1024];
-    size_t len = WF_MIN(weft_token_text(j->server->model, id, 0, buf, sizeof buf), sizeof buf);
+    size_t len = WF_MIN(weft_token_text(j->served->model, id, 0, buf, sizeof buf), sizeof buf);
     wf_json_put_string(&j->out, buf, len);
 }
 
@@ -126,7 +126,7 @@ static void write_next(wf_job *j)
 {
     wf_token_list *t = &j->tokens;
     if (t->next == WF_LIST_HEAD) {
-        wf_text_print(&j->out, "{\"count\":%zu,\"max_model_len\":%u,\"tokens\":[", t->n, j->server->context);
+        wf_text_print(&j->out, "{\"count\":%zu,\"max_model_len\":%u,\"tokens\":[", t->n, j->served->context);
         t->next = WF_LIST_TOKENS;
     } else if (t->next == WF_LIST_TOKENS && write_some(j, false)) {
         wf_text_print(&j->out, t->strings ? "],\"token_strs\":[" : "]}");
@@ -155,9 +155,9 @@ bool wf_detokenize_read(wf_job *j, const wf_json *body)
     char *text = NULL;
     int32_t *ids = NULL;
     bool ok = wf_fields_check(j->server, body, WF_OF_IDS, &j->refusal) &&
-              wf_ids_read(j->server, wf_json_get(body, "tokens"), "tokens", most_tokens(j->server), &ids, &n,
+              wf_ids_read(j->served, wf_json_get(body, "tokens"), "tokens", most_tokens(j->served), &ids, &n,
                           &j->refusal);
-    if (ok && weft_detokenize(j->server->model, ids, n, WEFT_TEXT_DEFAULT, &text, &len))
+    if (ok && weft_detokenize(j->served->model, ids, n, WEFT_TEXT_DEFAULT, &text, &len))
         ok = wf_refuse(&j->refusal, 400, "tokens", "%s", wf_last_error());
     free(ids);
     ok = ok && check_bytes(j, "tokens", len);
