@@ -214,8 +214,8 @@ static const wf_opt result_rows[] = {
      "also report the rate of requests that meet these limits in ms, of ttft, tpot and e2el, such as ttft:300 tpot:50",
      WF_OPT_WORDS, AT(load.goodput)},
     {0, "save-result", NULL, "also save the result as a JSON file", WF_OPT_FLAG, AT(client.save)},
-    {0, "result-dir", "FOLDER", "folder of the result (default: current)", WF_OPT_TEXT, AT(client.result_dir)},
-    {0, "result-filename", "FILE", "name of the result (default: from rate, model and date)", WF_OPT_TEXT,
+    {0, "result-filename", "FILE",
+     "name of the result, or a folder for it (default: a name from rate, model and date)", WF_OPT_TEXT,
      AT(client.result_file)},
 };
 static const WF_GROUP(result_group, "Result", result_rows);

@@ -187,7 +187,7 @@ extern const wf_command wf_cmd_grammar_check;
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize, wf_cmd_template,
     wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve,
     wf_cmd_bench_ablation, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels, wf_cmd_serve,
-    wf_cmd_config, wf_cmd_list, wf_cmd_pull, wf_cmd_report, wf_cmd_version;
+    wf_cmd_config, wf_cmd_list, wf_cmd_ps, wf_cmd_pull, wf_cmd_report, wf_cmd_version;
 
 /* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after
  * printing a message. Call wf_opts_free also after a failure. */

@@ -1,6 +1,8 @@
 /* serve: options of the server; opens its model and engine. */
 #include "cli/cli.h"
 
+#include "base/file.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,10 +26,21 @@ static const wf_opt listen_rows[] = {
      "allow what is refused otherwise; repeatable: origin=https://example.com (or --allow-origin) requests from pages "
      "of this origin (CORS), host=NAME (--allowed-host) a name that a proxy passes on as Host, * of both any; "
      "unknown-fields (--allow-unknown-fields) passes over fields of requests that weft does not know; any-model-name "
-     "(--any-model-name) answers for models of other names",
+     "(--any-model-name) answers for models of other names; loading (with --models) loads and unloads models by "
+     "request",
      WF_OPT_WORDS, AT(allow)},
 };
 static const WF_GROUP(listen_group, "Listening", listen_rows);
+
+static const wf_opt models_rows[] = {
+    {0, "models", NULL,
+     "serve the models of the folder of models (`weft list`), each loaded when a request first names it, as many at "
+     "once as memory holds; a MODEL among them is loaded at the start, and is that of requests that name none",
+     WF_OPT_FLAG, AT(serve.models)},
+    {0, "sleep-idle", "S", "unload a model that nobody has used for so many seconds (default: when memory is wanted)",
+     WF_OPT_U32, AT(serve.sleep_idle_s), 1, 1e9},
+};
+static const WF_GROUP(models_group, "Models on demand", models_rows);
 
 static const wf_opt served_rows[] = {
     {0, "served-model-name", "NAME",
@@ -65,10 +78,6 @@ static const wf_opt limit_rows[] = {
      AT(serve.request_timeout_s), 1, 1e6},
     {0, "shutdown-timeout", "S", "seconds that running requests get after SIGTERM (default 30)", WF_OPT_U32,
      AT(serve.shutdown_timeout_s), 1, 1e6},
-    {0, "max-connections", "N",
-     "most connections with a request; more get status 503. The oldest idle one makes room for a new one (default "
-     "4096)",
-     WF_OPT_U32, AT(serve.max_connections), 4, 1e6},
 };
 static const WF_GROUP(limit_group, "Scheduling and limits", limit_rows);
 
@@ -84,6 +93,8 @@ typedef struct context {
     struct weft_engine_params engine;
     wf_opening *out;
     wf_progress bar;
+    struct weft_device_info device; /* of several models: once one is open, what it is on, */
+    uint64_t limit;                 /* and how much of its memory they may take */
 } context;
 
 static bool stop_opening(void *user)
@@ -96,8 +107,42 @@ static bool stop_opening(void *user)
 static void on_progress(void *user, const char *what, double fraction)
 {
     context *c = user;
-    if (!strcmp(what, "load")) c->out->checked(c->out);
-    wf_on_progress(c->o->quiet ? NULL : &c->bar, what, fraction);
+    c->out->on_progress(c->out, what, fraction);
+    wf_on_progress(c->o->quiet || c->out->path ? NULL : &c->bar, what, fraction);
+}
+
+#define CONTEXTS 8 /* of the KV cache of one of several models: nobody knows which others there will be */
+
+static weft_status open_engine(context *c, const wf_opts *o, wf_opening *out)
+{
+    struct weft_engine_params p = c->engine;
+    struct weft_budget b;
+    wf_batching_defaults(c->o, out->model, &p);
+    if (!p.kv_memory) p.kv_seqs = CONTEXTS;
+    if (c->limit) {
+        WF_TRY(weft_device_budget(out->model, &p, &c->device, &b));
+        if (!out->room(out, b.weights + b.activations + b.kv, c->limit)) return out->status;
+    }
+    WF_TRY(wf_try_engine(o, out->model, p, &out->engine));
+    WF_TRY(weft_engine_budget(out->engine, &b));
+    out->bytes = b.weights + b.activations + b.kv;
+    if (c->limit) return WEFT_OK;
+    c->device = *weft_engine_device(out->engine);
+    c->limit = (uint64_t)((double)p.memory_utilization * (double)(c->device.available ? c->device.available
+                                                                                      : c->device.memory));
+    return WEFT_OK;
+}
+
+/* One of several: why it cannot be opened is for who wants it. */
+static int open_named(context *c, const wf_opts *o, wf_opening *out)
+{
+    struct weft_model_params m = {.path = out->path, .stop = stop_opening, .on_progress = on_progress, .user = c};
+    out->status = weft_model_open(&m, &out->model);
+    if (!out->status) out->status = open_engine(c, o, out);
+    if (!out->status) return 0;
+    weft_model_close(out->model);
+    out->model = NULL;
+    return WF_EXIT_RUNTIME;
 }
 
 static int open_both(void *user, wf_opening *out)
@@ -108,9 +153,9 @@ static int open_both(void *user, wf_opening *out)
     o.engine.on_progress = c->engine.on_progress = on_progress;
     o.engine.stop = c->engine.stop = stop_opening; /* the server has the signals */
     o.engine.user = c->engine.user = c;
-    int rc = wf_open_model(&o, false, &out->model);
-    if (!rc) wf_batching_defaults(c->o, out->model, &c->engine);
-    if (!rc) rc = wf_open_engine(&o, out->model, c->engine, &out->engine);
+    int rc = out->path ? open_named(c, &o, out) : wf_open_model(&o, false, &out->model);
+    if (!rc && !out->path) wf_batching_defaults(c->o, out->model, &c->engine);
+    if (!rc && !out->path) rc = wf_open_engine(&o, out->model, c->engine, &out->engine);
     wf_progress_end(&c->bar);
     if (rc) return rc;
     out->sampling = wf_sampling_of(c->o, out->model, false);
@@ -128,7 +173,7 @@ static bool prefix_good(const char *p)
 
 static bool allow_good(const char *word)
 {
-    return wf_choice_has("unknown-fields|any-model-name", word, strlen(word)) ||
+    return wf_choice_has("unknown-fields|any-model-name|loading", word, strlen(word)) ||
            ((!strncmp(word, "origin=", 7) || !strncmp(word, "host=", 5)) && strchr(word, '=')[1]);
 }
 
@@ -151,6 +196,15 @@ static void free_keys(const wf_opts *o, char **keys)
     free(keys);
 }
 
+/* Its name there, whether it was found or typed as a path. */
+static const char *name_in_folder(const char *path)
+{
+    char folder[PATH_MAX];
+    wf_models_folder(folder, sizeof folder);
+    size_t n = strlen(folder);
+    return n && !strncmp(path, folder, n) && path[n] == '/' ? path + n + 1 : path;
+}
+
 static int serve_with(const wf_opts *o, char *const *keys)
 {
     context c = {.o = o, .engine = o->engine};
@@ -162,7 +216,8 @@ static int serve_with(const wf_opts *o, char *const *keys)
     for (size_t i = 0; i < o->allow.n; i++)
         if (!allow_good(o->allow.v[i]))
             return wf_usage(o->command,
-                            "--allow: expected origin=ORIGIN, host=NAME, unknown-fields or any-model-name, got '%s'",
+                            "--allow: expected origin=ORIGIN, host=NAME, unknown-fields, any-model-name or loading, "
+                            "got '%s'",
                             o->allow.v[i]);
     if (wf_asks_template(p.chat_template)) return wf_explain_template(o);
     char *chat_template = NULL;
@@ -182,6 +237,7 @@ static int serve_with(const wf_opts *o, char *const *keys)
     p.quiet = o->quiet;
     p.verbose = o->verbose;
     p.profile = o->engine.profile;
+    p.first_model = p.models && wf_opts_typed(o, "model") ? name_in_folder(o->model) : NULL;
     p.open = open_both;
     p.user = &c;
     rc = wf_serve(&p);
@@ -209,6 +265,7 @@ static int cmd_serve(const wf_opts *o)
 
 static const wf_opt_group *const groups[] = {
     &wf_group_model,    &listen_group,
+    &models_group,
     &served_group,      &wf_group_sampling_defaults,
     &wf_group_batching, &wf_group_draft,
     &limit_group,

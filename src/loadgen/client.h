@@ -42,7 +42,7 @@ typedef struct wf_client_params {
     size_t n_percentiles;
     double limit_ms[WF_N_METRICS]; /* goodput; 0: no limit */
     bool save, save_detailed;
-    const char *result_dir, *result_file, *label; /* NULL: the default */
+    const char *result_file, *label; /* NULL: the default; a file, or a folder for one of the usual name */
     bool quiet;
     bool (*stop)(void);
 } wf_client_params;

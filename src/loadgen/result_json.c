@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* ---- setup and totals ---------------------------------------------------------------------- */
@@ -110,9 +111,10 @@ static weft_status find_path(const wf_target *t, const char *date, char *path, s
     if (p->max_concurrency) snprintf(limit, sizeof limit, "-concurrency%u", p->max_concurrency);
     snprintf(name, sizeof name, "%s-%gqps%s-%s-%s.json", p->label ? p->label : p->backend, p->rate, limit,
              slash ? slash + 1 : model, date);
-    bool here = !p->result_dir || (p->result_file && p->result_file[0] == '/');
-    int n = snprintf(path, cap, "%s%s%s", here ? "" : p->result_dir, here ? "" : "/",
-                     p->result_file ? p->result_file : name);
+    const char *given = p->result_file ? p->result_file : ".";
+    struct stat st;
+    bool folder = !stat(given, &st) && S_ISDIR(st.st_mode);
+    int n = snprintf(path, cap, "%s%s%s", given, folder ? "/" : "", folder ? name : "");
     return (size_t)n < cap ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", path);
 }
 

@@ -8,15 +8,21 @@
 
 #include "base/base.h"
 
-/* The model and the engine while they are opened. */
+/* A model and its engine while they are opened. */
 typedef struct wf_opening {
+    const char *path; /* NULL: the model of the command line */
     struct weft_model *model;
     struct weft_engine *engine;
+    weft_status status; /* of one with a path: why it failed; the error is set */
     struct weft_sampling sampling; /* of requests that do not say it */
     char sampling_text[256];       /* the same for the log */
-    /* To be called, once or often, when parameters and the files they name are known to be good and only what takes
-     * long is left: from then on the server answers /health. */
-    void (*checked)(struct wf_opening *o);
+    uint64_t bytes;                /* of memory that it takes */
+    /* To be called often. From "load" on, when parameters and the files they name are known to be good and only what
+     * takes long is left, the server answers /health. */
+    void (*on_progress)(struct wf_opening *o, const char *what, double fraction);
+    /* Of one with a path: to be called before it takes so much memory, of `limit` for all; waits until there is room.
+     * false: there will be none, and status is set. */
+    bool (*room)(struct wf_opening *o, uint64_t bytes, uint64_t limit);
     bool (*stop)(const struct wf_opening *o); /* asked often; true: it shall end, with no message */
 } wf_opening;
 
@@ -26,6 +32,9 @@ typedef struct wf_opening {
 typedef struct wf_serve_params {
     const char *host;           /* address to listen on; NULL: 127.0.0.1 */
     uint32_t port;              /* 0: any free port; the log has it */
+    bool models;                /* serve those of the folder of models, on demand */
+    const char *first_model;    /* of these: loaded at the start, and for requests that name none; NULL: none */
+    uint32_t sleep_idle_s;      /* after which one is unloaded; 0: never */
     const char *const *model_names; /* n_model_names in the API, also with commas between; none: the file's name */
     size_t n_model_names;
     const char *chat_template;  /* its text; NULL: the model's own */
@@ -44,10 +53,9 @@ typedef struct wf_serve_params {
     uint32_t max_queue;         /* sequences that may wait; 0: 256 */
     uint32_t request_timeout_s; /* 0: 600 */
     uint32_t shutdown_timeout_s; /* 0: 30 */
-    uint32_t max_connections;    /* 0: 4096 */
     bool log_json, quiet, verbose;
     bool profile;                /* as given to the engine: /metrics has step times by class */
-    /* Opens model and engine. Returns 0, or an exit code after printing a message. */
+    /* Opens model and engine. Returns 0, or an exit code after printing a message, if there is no path. */
     int (*open)(void *user, wf_opening *o);
     void *user;
 } wf_serve_params;

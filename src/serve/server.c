@@ -89,18 +89,24 @@ typedef struct report {
 /* One line, if something happened since the last one. */
 static void report_rates(wf_server *s, report *last)
 {
-    uint64_t now = wf_now_ns();
-    struct weft_stats e = {0};
+    uint64_t now = wf_now_ns(), pages = 0, used = 0;
+    uint32_t running = 0, waiting = 0;
+    report next = {.ns = now};
+    wf_served *m = NULL;
     if (now - last->ns < REPORT_NS) return;
-    weft_engine_stats(s->only.engine, &e);
-    pthread_mutex_lock(&s->only.metrics.lock);
-    report next = {now, s->only.metrics.prompt_tokens, s->only.metrics.generation_tokens};
-    pthread_mutex_unlock(&s->only.metrics.lock);
+    while ((m = wf_served_next(s, m))) {
+        struct weft_stats e = {0};
+        if (wf_served_hold(m)) weft_engine_stats(m->engine, &e), wf_served_drop(m, false);
+        running += e.running, waiting += e.waiting, pages += e.kv_pages, used += e.kv_pages_used;
+        pthread_mutex_lock(&m->metrics.lock);
+        next.prompt += m->metrics.prompt_tokens, next.generated += m->metrics.generation_tokens;
+        pthread_mutex_unlock(&m->metrics.lock);
+    }
     double seconds = (double)(now - last->ns) * 1e-9;
-    if (next.prompt != last->prompt || next.generated != last->generated || e.running || e.waiting)
+    if (next.prompt != last->prompt || next.generated != last->generated || running || waiting)
         wf_say(s, "prompt %.1f tokens/s, generation %.1f tokens/s, running %u, waiting %u, KV cache %.1f %%",
-                 (double)(next.prompt - last->prompt) / seconds, (double)(next.generated - last->generated) / seconds,
-                 e.running, e.waiting, e.kv_pages ? 100.0 * e.kv_pages_used / e.kv_pages : 0.0);
+               (double)(next.prompt - last->prompt) / seconds, (double)(next.generated - last->generated) / seconds,
+               running, waiting, pages ? 100.0 * (double)used / (double)pages : 0.0);
     *last = next;
 }
 
@@ -144,16 +150,17 @@ static int wait_tick(void)
 /* ---- start ----------------------------------------------------------------------------------------------- */
 
 typedef struct loader {
-    wf_opening opening; /* the first member: on_checked gets its address */
+    wf_opening opening; /* the first member: on_progress gets its address */
     wf_server *server;
     int rc;
     atomic_bool checked, done;
 } loader;
 
-static void on_checked(wf_opening *o)
+static void on_progress(wf_opening *o, const char *what, double fraction)
 {
     loader *l = (loader *)o;
-    if (!atomic_exchange(&l->checked, true)) sem_post(&wake);
+    (void)fraction;
+    if (!strcmp(what, "load") && !atomic_exchange(&l->checked, true)) sem_post(&wake);
 }
 
 static bool on_asked(const wf_opening *o)
@@ -202,9 +209,7 @@ static int wait_for_engine(wf_server *s, loader *l)
         _exit(EXIT_FAIL);
     }
     catch_signals(); /* who reads "is ready" may rely on them */
-    wf_served_publish(&s->only, &l->opening);
-    atomic_store(&s->loaded, true);
-    wf_say(s, "%s is ready on %s", s->only.name, weft_engine_device(s->only.engine)->name);
+    wf_served_publish(s->models.usual, &l->opening);
     return 0;
 }
 
@@ -237,6 +242,7 @@ static void drain_requests(wf_server *s)
     for (int i = 0; i < 100 && count_jobs(s, false); i++) wf_sleep_ns(10000000); /* for the last bytes to clients */
 }
 
+/* Until a signal comes; the device of the only model may fail, too. Of several each is unloaded then. */
 static int wait_for_end(wf_server *s)
 {
     struct weft_stats e = {0};
@@ -244,7 +250,7 @@ static int wait_for_end(wf_server *s)
     for (bool stop = false; !stop;) {
         stop = wait_tick() > 0;
         report_rates(s, &last);
-        weft_engine_stats(s->only.engine, &e);
+        if (!s->models.several) weft_engine_stats(s->models.usual->engine, &e);
         if (e.failed) stop = true; /* its requests have failed already */
     }
     drain_requests(s);
@@ -264,7 +270,6 @@ static void set_defaults(wf_server *s)
     DEFAULT(max_queue, 256);
     DEFAULT(request_timeout_s, 600);
     DEFAULT(shutdown_timeout_s, 30);
-    DEFAULT(max_connections, 4096);
 }
 
 /* A client that has shown nothing yet gets as long as a slow line needs for a head; what takes a minute more to arrive,
@@ -279,7 +284,8 @@ static void set_limits(wf_server *s)
         uint64_t *limit, value;
     } all[] = {{"header_timeout=", &l->header_timeout_s, 10}, {"read_timeout=", &l->read_timeout_s, 60},
                {"send_timeout=", &l->send_timeout_s, 60},     {"beat=", &l->beat_s, 5},
-               {"max_body=", &l->max_body, 8u << 20},
+               {"max_body=", &l->max_body, 8u << 20},         {"models=", &l->models, 0},
+               {"connections=", &l->connections, 4096},
                {"bodies=", &l->bodies, 256u << 20},           {"replies=", &l->replies, 256u << 20}};
     for (size_t i = 0; i < WF_LEN(all); i++) {
         const char *other = others ? strstr(others, all[i].name) : NULL;
@@ -289,18 +295,11 @@ static void set_limits(wf_server *s)
     s->replies.limit = l->replies;
 }
 
-static int serve_model(wf_server *s)
+/* The one of the command line. */
+static int serve_one(wf_server *s)
 {
-    loader l = {.opening.checked = on_checked, .opening.stop = on_asked, .server = s};
+    loader l = {.opening.on_progress = on_progress, .opening.stop = on_asked, .server = s};
     pthread_t thread;
-    bool ok = wf_keys_load(s) && wf_proxies_load(s) && wf_chat_style_check(s);
-    sem_init(&wake, 0, 0);
-    catch_signals(); /* only now: the key file may be a pipe, which can block */
-    const wf_limits *t = &s->limits;
-    const wf_httpd_params http = {s->p.host, s->p.port, s->p.max_connections, t->header_timeout_s, t->read_timeout_s,
-                                  t->send_timeout_s, wf_request_calls};
-    if (ok) s->http = wf_httpd_open(&http, s);
-    if (!s->http) return say_error();
     if (pthread_create(&thread, NULL, load_model, &l)) return EXIT_FAIL;
     int rc = wait_for_engine(s, &l);
     if (!rc) rc = wait_for_end(s);
@@ -309,6 +308,39 @@ static int serve_model(wf_server *s)
     s->http = NULL;
     weft_engine_close(l.opening.engine);
     weft_model_close(l.opening.model);
+    return rc;
+}
+
+/* Those of the folder of models. */
+static int serve_several(wf_server *s)
+{
+    size_t n = 0;
+    for (wf_served *m = NULL; (m = wf_served_next(s, m));) n++;
+    atomic_store(&s->loaded, true);
+    if (!wf_keeper_start(s) || !let_clients_in(s)) {
+        say_error();
+        _exit(EXIT_FAIL);
+    }
+    wf_say(s, "serving the %zu models of %s, each as soon as a request names it", n, s->models.folder);
+    int rc = wait_for_end(s);
+    wf_httpd_close(s->http);
+    s->http = NULL;
+    if (wf_keeper_end(s)) return rc;
+    wf_say(s, "ended");
+    _exit(rc);
+}
+
+static int serve(wf_server *s)
+{
+    bool ok = wf_keys_load(s) && wf_proxies_load(s) && wf_chat_style_check(s) && wf_models_open(s);
+    sem_init(&wake, 0, 0);
+    catch_signals(); /* only now: the key file may be a pipe, which can block */
+    const wf_limits *t = &s->limits;
+    const wf_httpd_params http = {s->p.host, s->p.port, (uint32_t)t->connections, t->header_timeout_s,
+                                  t->read_timeout_s, t->send_timeout_s, wf_request_calls};
+    if (ok) s->http = wf_httpd_open(&http, s);
+    if (!s->http) return say_error();
+    int rc = s->models.several ? serve_several(s) : serve_one(s);
     if (!rc) wf_say(s, "ended");
     return rc;
 }
@@ -325,15 +357,13 @@ int wf_serve(const wf_serve_params *p)
     s->started = (int64_t)time(NULL);
     set_defaults(s);
     set_limits(s);
-    s->only.server = s;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->only.metrics.lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
-    int rc = serve_model(s);
+    int rc = serve(s);
     wf_httpd_close(s->http);
     wf_keys_free(s);
     free(s->proxies);
-    free(s->only.names);
+    wf_models_free(s);
     free(s);
     return rc;
 }

@@ -389,7 +389,7 @@ class Serving(unittest.TestCase):
 
     def test_result_that_cannot_be_written(self):
         """Said before anything is measured."""
-        for args in (["--result-dir", "/absent"], ["--result-filename", "/absent/r.json"], ["--result-filename", "/"]):
+        for args in (["--result-filename", "/absent/r.json"], ["--result-filename", "/proc"]):
             r = bench("--port", self.s.port, "--num-prompts", 1, "--save-result", *args)
             self.assertEqual((r.code, r.out), (cli.RUNTIME, b""), r.err)
             self.assertIn("cannot write /", r.err)
@@ -399,8 +399,8 @@ class Serving(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             r = self.bench("--num-prompts", 6, "--random-input-len", 20, "--random-output-len", 8, "--ignore-eos", "--max-concurrency", 3,
                            "--request-rate", 500, "--metric-percentiles", "25,99.9", "--goodput", "ttft:60000", "e2el:60000",
-                           "WEFT_SAVE_DETAILED=1", "--result-dir", folder, "--result-filename", "r.json", "WEFT_NUM_WARMUPS=1")
-            saved = json.loads(pathlib.Path(folder, "r.json").read_bytes())
+                           "WEFT_SAVE_DETAILED=1", "--result-filename", folder, "WEFT_LABEL=r", "WEFT_NUM_WARMUPS=1")
+            saved = json.loads(next(pathlib.Path(folder).glob("r-500qps-*.json")).read_bytes())
         lines = r.text.splitlines()
         self.assertEqual(lines[0], "============ Serving Benchmark Result ============")
         self.assertEqual(lines[-1], "=" * 50)

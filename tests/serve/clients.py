@@ -23,8 +23,8 @@ DEVICES = {"cpu": (*serve.ON_CPU, *serve.ONE_ROUNDING), "opencl": ("--device", "
 SEND_TIMEOUT = 5
 # Little of all that clients can take, so that they meet each limit: pages are swapped, bodies refused, idle connections closed.
 SERVER = ["-c", 512, "--max-num-seqs", 8, "--max-queue", 200, "--kv-memory", "3M", "--max-num-batched-tokens", 64, "--scheduling-policy", "priority",
-          "--trusted-proxy", "127.0.0.1", "--max-connections", 64,
-          {"header_timeout": 5, "read_timeout": 10, "send_timeout": SEND_TIMEOUT, "bodies": 24 << 20}]
+          "--trusted-proxy", "127.0.0.1",
+          {"header_timeout": 5, "read_timeout": 10, "send_timeout": SEND_TIMEOUT, "bodies": 24 << 20, "connections": 64}]
 LONG_WAIT = 2  # seconds that a client who does nothing stays
 # What the good ones ask for: drawn, stopped, biased, with numbers, with fields that nobody knows, with several answers.
 ASKS = [

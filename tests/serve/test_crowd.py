@@ -96,7 +96,7 @@ class Costly(unittest.TestCase):
 
 class Limits(serve.Unharmed):
     """With few connections the rest waits; who does not ask in time makes room."""
-    ARGS = ["--max-connections", 8, {"read_timeout": 2}]
+    ARGS = [{"connections": 8, "read_timeout": 2}]
 
     def test_idle_ones_make_room(self):
         idle = [socket.create_connection(("127.0.0.1", self.s.port)) for _ in range(20)]
@@ -119,7 +119,7 @@ class Limits(serve.Unharmed):
 
 class Full(serve.Unharmed):
     """No time limit helps here: who asks for nothing makes room at once, the oldest first, and /health has room when all ask."""
-    ARGS = ["--max-connections", 8, {"read_timeout": 1000, "header_timeout": 1000, "max_body": 1 << 20}]
+    ARGS = [{"connections": 8, "read_timeout": 1000, "header_timeout": 1000, "max_body": 1 << 20}]
 
     def connect(self, data=b""):
         c = socket.create_connection(("127.0.0.1", self.s.port), timeout=serve.PATIENCE)
@@ -203,7 +203,7 @@ class Full(serve.Unharmed):
         with tempfile.NamedTemporaryFile("w") as keys:
             keys.write("secret\n")
             keys.flush()
-            s = serve.Server("--api-key-file", keys.name, "--max-connections", 8, {"read_timeout": 1000, "header_timeout": 2})
+            s = serve.Server("--api-key-file", keys.name, {"connections": 8, "read_timeout": 1000, "header_timeout": 2})
             head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
             conns = self.fill(s, head, 24)
             self.assertEqual(s.get("/health").status, 200)

@@ -40,7 +40,7 @@ class Lost(unittest.TestCase):
     def test_health_while_it_ends(self):
         """As long as clients have not read their replies the server lives, and says on open connections what has happened; here on one
         of those that are kept for this."""
-        s = Server(*SLOW, "--max-connections", 4)
+        s = Server(*SLOW, {"connections": 4})
         readers = [small_window(s) for _ in range(3)]
         for r in readers:
             r.send(f"{ASK}\r\n{WORDS}".encode())

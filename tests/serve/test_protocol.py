@@ -520,7 +520,7 @@ class Paths(serve.TestCase):
                 self.assertIn(there, message)
         base = " The base URL of OpenAI's clients ends with /v1"
         for path, want in (("/chat/completions", "/v1/chat/completions?" + base), ("/v1/v1/chat/completions", "/v1/chat/completions?" + base),
-                           ("/v1/chat/completions/", "/v1/chat/completions?" + base), ("/completions", "/v1/completions?" + base), ("/models", "/v1/models?" + base),
+                           ("/v1/chat/completions/", "/v1/chat/completions?" + base), ("/completions", "/v1/completions?" + base),
                            ("/v1/v1/messages", "/v1/messages? The base URL of Anthropic's clients ends without /v1"), ("/v1/metrics", "/metrics?"), ("/v1/tokenize", "/tokenize?"), ("/health//", "/health?")):
             message = self.refused(self.s.post(path, {}), 404)["message"]
             self.assertEqual(message, f"there is no {path} here; did you mean {want}")

@@ -14,6 +14,7 @@
 #include "serve/http/http.h"
 #include "serve/serve.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -240,6 +241,9 @@ struct wf_job {
     int64_t created;
     wf_text body, cors; /* cors: fields of its reply */
     size_t discarded;
+    wf_served *awaits; /* what is to be loaded before its body is read; waits: it is in the list there */
+    wf_job *next_waiting;
+    bool waits;
     size_t body_held, reply_held; /* of the server's budgets; reply_held under lock */
     wf_http_error refusal; /* error found in the head; sent after the body has arrived */
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
@@ -275,6 +279,7 @@ wf_job *wf_job_create(wf_server *s, wf_httpd_request *r);
 /* Reads the body as its route does, unless it was aborted; frees it and may set refusal. A small one that is slow is
  * left as it is, with until_ns: it is to be read among the large ones. */
 void wf_job_read(wf_job *j);
+void wf_job_wake(wf_job *j); /* the loop goes on with it, if it sleeps */
 void wf_job_worked(wf_job *j); /* a thread of work.c is done with it: it continues on the loop */
 void wf_job_watch(wf_job *j);  /* from now on it ends with its client and at its timeout, and shutdown waits for it */
 bool wf_job_submit(wf_job *j); /* all choices; false: refusal is set, and nothing runs */
@@ -333,6 +338,7 @@ extern const wf_api wf_api_anthropic, wf_api_responses, wf_api_ollama, wf_api_in
 bool wf_anthropic_count(wf_job *j, wf_text *out); /* of a route, as all these */
 bool wf_ollama_tags(wf_job *j, wf_text *out);
 bool wf_ollama_ps(wf_job *j, wf_text *out);
+bool wf_ollama_unloads(const wf_job *j, const wf_json *body); /* does it ask for no more than that? */
 bool wf_ollama_show_read(wf_job *j, const wf_json *body);
 bool wf_ollama_show(wf_job *j, wf_text *out);
 bool wf_llama_props(wf_job *j, wf_text *out);
@@ -346,6 +352,7 @@ bool wf_infill_put(wf_job *j, const wf_json *prefix, const wf_json *suffix, cons
 typedef struct wf_route {
     const char *path, *method;
     bool prefix, open, early; /* more may follow the path; works without an API key, and before the model is loaded */
+    bool any_model, file_only; /* its body needs no model that is loaded; only that its file is open */
     bool chat;                /* of routes that generate */
     const struct wf_api *api; /* of routes that generate */
     /* Takes from the body what the rest needs; false: the job's refusal is set. NULL: there is no body. */
@@ -440,23 +447,7 @@ bool wf_proxies_load(wf_server *s); /* --trusted-proxy; false: the error is set 
 /* A number for who sends this request: its API key, or its address if no keys are needed. */
 uint64_t wf_client_of(const wf_server *s, const wf_httpd_request *r);
 
-/* ---- served.c: the model that is served ------------------------------------------------------------------ */
-
-struct wf_served {
-    wf_server *server;
-    char (*names)[128]; /* n_names of the model; valid UTF-8 */
-    size_t n_names;
-    const char *name; /* the first one */
-    const struct weft_model *model;
-    struct weft_engine *engine;
-    wf_chat_style chat;
-    uint32_t context, max_running; /* sequences that the engine runs at the same time */
-    struct weft_sampling sampling; /* of requests that do not say it */
-    wf_metrics metrics;
-};
-/* From now on it answers. */
-void wf_served_publish(wf_served *m, const wf_opening *o);
-bool wf_names_have(const wf_served *m, const char *name);
+#include "serve/api/served.h" /* the models; it needs what is above */
 
 /* ---- request.c, keys.c, server.c ------------------------------------------------------------------------- */
 
@@ -468,6 +459,8 @@ typedef struct wf_limits {
     uint64_t beat_s;           /* that a stream is silent */
     uint64_t max_body;         /* bytes of one */
     uint64_t bodies, replies;  /* bytes of one client's bodies and prompts, and of its replies; of all twice as many */
+    uint64_t models;           /* bytes of all that are loaded; 0: as the device has */
+    uint64_t connections;      /* most with a request */
 } wf_limits;
 
 struct wf_server {
@@ -481,7 +474,7 @@ struct wf_server {
     wf_network *proxies;
     size_t n_unknown, n_keys, n_proxies;
     atomic_uint_fast64_t requests[WF_MAX_ROUTES][WF_STATUS_CLASSES]; /* by route, and hundreds of the status */
-    wf_served only;
+    wf_models models;
     wf_work work;
     wf_budget bodies, replies;
     atomic_bool loaded, stopping;

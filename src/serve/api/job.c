@@ -31,7 +31,7 @@ wf_job *wf_job_create(wf_server *s, wf_httpd_request *r)
     wf_job *j = wf_calloc(1, sizeof *j);
     if (!j) return NULL;
     j->server = s;
-    j->served = &s->only;
+    if (!s->models.several) j->served = s->models.usual;
     j->request = r;
     j->attached = true;
     j->start_ns = wf_now_ns();
@@ -52,6 +52,7 @@ static void job_free(wf_job *j)
         wf_blocks_free(c);
     }
     wf_budget_end(j);
+    if (j->served && j->server->models.several) wf_served_drop(j->served, true);
     free(j->choices);
     free(j->body.data);
     free(j->cors.data);
@@ -131,6 +132,7 @@ static void record_latency(wf_choice *c, const struct weft_event *ev)
 static void leave_places(wf_job *j, size_t n)
 {
     atomic_fetch_sub(&j->places, (unsigned)n);
+    atomic_fetch_sub(&j->served->in_flight, (unsigned)n);
     atomic_fetch_sub(&j->server->in_flight, (unsigned)n);
 }
 
@@ -226,11 +228,15 @@ void wf_job_read(wf_job *j)
     bool ended = !body || is_aborted(j); /* well or badly; false: it is given up in the middle */
     if (!ended) {
         wf_stop_by(is_given_up, j);
-        ended = j->route->read(j, body);
+        ended = wf_models_take(j, body) && j->route->read(j, body);
         wf_stop_by(NULL, NULL);
         ended = ended || !is_aborted(j);
     }
     wf_json_free(body);
+    if (j->awaits) {
+        j->last_ns = 0; /* a request that runs, as it were */
+        return;
+    }
     if (j->slow && j->until_ns) {
         forget_body(j);
         return;
@@ -243,10 +249,17 @@ void wf_job_read(wf_job *j)
     give_memory_back(len);
 }
 
+void wf_job_wake(wf_job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    wake_job(j);
+    pthread_mutex_unlock(&j->lock);
+}
+
 void wf_job_worked(wf_job *j)
 {
     pthread_mutex_lock(&j->lock);
-    j->read = !(j->slow && j->until_ns);
+    j->read = !(j->slow && j->until_ns) && !j->awaits;
     j->working = false;
     wake_job(j);
     bool last = is_orphan(j);
@@ -279,18 +292,22 @@ static void unlist_job(wf_job *j)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reserves n places of those that may run or wait: one client has as many as the options say, all together twice that.
- */
+/* Reserves n places of those that may run or wait for this model: one client has as many as the options say, all
+ * together twice that. */
 static bool reserve_places(wf_job *j, size_t n)
 {
     wf_server *s = j->server;
     size_t places = 2 * ((size_t)j->served->max_running + s->p.max_queue);
     pthread_mutex_lock(&s->lock);
-    unsigned used = atomic_load(&s->in_flight), own = 0;
+    unsigned used = atomic_load(&j->served->in_flight), own = 0;
     for (wf_job *other = s->jobs; other; other = other->next)
-        if (other->client == j->client) own += atomic_load(&other->places);
+        if (other->client == j->client && other->served == j->served) own += atomic_load(&other->places);
     bool fits = wf_places_allow(places, used, own, n);
-    if (fits) atomic_fetch_add(&s->in_flight, (unsigned)n), atomic_fetch_add(&j->places, (unsigned)n);
+    if (fits) {
+        atomic_fetch_add(&s->in_flight, (unsigned)n);
+        atomic_fetch_add(&j->served->in_flight, (unsigned)n);
+        atomic_fetch_add(&j->places, (unsigned)n);
+    }
     pthread_mutex_unlock(&s->lock);
     if (!fits)
         return wf_refuse(&j->refusal, 503, "",
@@ -358,6 +375,7 @@ void wf_job_abort(wf_job *j, enum wf_abort why)
     bool working = j->working;
     pthread_mutex_unlock(&j->lock);
     if (working) wf_work_remove(j);
+    wf_models_forget(j);
 }
 
 void wf_job_detach(wf_job *j)

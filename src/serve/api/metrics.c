@@ -299,11 +299,16 @@ static void print_requests(page *p)
 
 void wf_metrics_print(wf_server *s, wf_text *out)
 {
-    page p = {.server = s, .model = &s->only};
+    page p = {.server = s};
     print_http(s, out);
-    print_engine(&p);
+    while ((p.model = wf_served_next(s, p.model))) {
+        bool ready = wf_served_hold(p.model);
+        if (ready) print_engine(&p);
+        if (ready || p.model->metrics.started) print_requests(&p); /* of one that was never wanted there is nothing */
+        if (ready) wf_served_drop(p.model, false);
+    }
+    p.model = s->models.several ? NULL : s->models.usual;
     print_server(&p);
-    print_requests(&p);
     for (size_t i = 0; i < p.n; i++) {
         const wf_text *lines = &p.metrics[i].lines;
         if (!lines->failed) wf_text_add(out, lines->data, lines->len);

@@ -1,5 +1,4 @@
-/* ollama: Ollama's API. Its requests have options in an object of their own, and its streams are lines of JSON. There
- * is one model, which is always loaded. */
+/* ollama: Ollama's API. Its requests have options in an object of their own, and its streams are lines of JSON. */
 #include "serve/api/internal.h"
 
 #include <stdio.h>
@@ -95,21 +94,36 @@ static bool ollama_put_prompt(wf_job *j, const wf_json *body, wf_text *out, wf_h
     return true;
 }
 
-static void ollama_put_loaded(wf_job *j);
+/* Without a text to go on with. */
+static bool ollama_is_empty(const wf_job *j, const wf_json *body)
+{
+    bool chat = j->route->chat;
+    const wf_json *asked = wf_field(body, chat ? "messages" : "prompt");
+    return !asked || (asked->kind == (chat ? WF_JSON_LIST : WF_JSON_STRING) && !asked->n);
+}
+
+bool wf_ollama_unloads(const wf_job *j, const wf_json *body)
+{
+    const wf_json *keep = wf_field(body, "keep_alive");
+    const char *word = wf_json_text(keep);
+    bool none = (wf_json_is_number(keep) && wf_json_number(keep) == 0) ||
+                (word && *word == '0' && !word[strspn(word, "0msh")]);
+    return j->route->api == &wf_api_ollama && j->server->models.several && none && ollama_is_empty(j, body);
+}
+
+static void ollama_put_loaded(wf_job *j, const char *reason);
 
 static bool ollama_translate(wf_job *j, const wf_json *body, wf_text *out)
 {
     wf_http_error *r = &j->refusal;
     bool chat = j->route->chat;
-    const wf_json *model = wf_field(body, "model"), *stream = wf_field(body, "stream"),
-                  *asked = wf_field(body, chat ? "messages" : "prompt");
+    const wf_json *model = wf_field(body, "model"), *stream = wf_field(body, "stream");
     if (!wf_fields_pass(body, chat ? WF_OF_OLLAMA : WF_OF_OLLAMA | WF_OF_GENERATE, out, r) ||
-        !wf_model_check(j, body, r) || !ollama_put_options(j, body, out, r))
+        !wf_model_check(j, body, r))
         return false;
-    if (!asked || (asked->kind == (chat ? WF_JSON_LIST : WF_JSON_STRING) && !asked->n)) {
-        ollama_put_loaded(j); /* what clients send to have the model loaded */
-        return true;
-    }
+    if (wf_ollama_unloads(j, body)) return ollama_put_loaded(j, "unload"), true; /* done already (models.c) */
+    if (!ollama_put_options(j, body, out, r) || !wf_models_keep(j, wf_field(body, "keep_alive"))) return false;
+    if (ollama_is_empty(j, body)) return ollama_put_loaded(j, "load"), true; /* sent to have it loaded */
     if (model) wf_json_put_member(out, "model", model);
     wf_json_put_name(out, "stream");
     if (stream) wf_json_put(out, stream);
@@ -155,11 +169,11 @@ static void ollama_put_end(const wf_choice *c, wf_text *out)
     wf_json_print(out, ",'eval_count':%u,'eval_duration':%llu}", e->n_generated, (unsigned long long)e->decode_ns);
 }
 
-static void ollama_put_loaded(wf_job *j)
+static void ollama_put_loaded(wf_job *j, const char *reason)
 {
     const wf_slice none = {"", 0};
     ollama_put_message_of(j, none, none, none, &j->out);
-    wf_json_print(&j->out, ",'done':true,'done_reason':'load'}");
+    wf_json_print(&j->out, ",'done':true,'done_reason':%s}", reason);
     wf_text_add(&j->out, "\n", 1);
     j->written = true;
 }
@@ -229,55 +243,75 @@ const wf_api wf_api_ollama = {.translate = ollama_translate,
                               .delta = ollama_stream_delta,
                               .end = ollama_stream_end};
 
-/* ---- the model ------------------------------------------------------------------------------------------- */
+/* ---- the models ------------------------------------------------------------------------------------------ */
 
-static void ollama_put_details(const wf_served *s, wf_text *out)
+/* What is only known of one whose file is open is left empty elsewhere. */
+static void ollama_put_details(const struct weft_model_info *m, wf_text *out)
 {
-    const struct weft_model_info *m = weft_model_info(s->model);
-    char size[32];
-    bool large = m->n_params >= 1000000000u;
-    snprintf(size, sizeof size, "%.1f%s", (double)m->n_params / (large ? 1e9 : 1e6), large ? "B" : "M");
+    char size[32] = "";
+    const char *family = m ? m->arch : "", *type = m ? m->file_type : "";
+    bool large = m && m->n_params >= 1000000000u;
+    if (m) snprintf(size, sizeof size, "%.1f%s", (double)m->n_params / (large ? 1e9 : 1e6), large ? "B" : "M");
     wf_json_print(out,
                   "'details':{'parent_model':'','format':'gguf','family':%s,'families':[%s],'parameter_size':%s,"
                   "'quantization_level':%s}",
-                  m->arch, m->arch, size, m->file_type ? m->file_type : "unknown");
+                  family, family, size, type ? type : "unknown");
 }
 
-/* The digest only tells models apart. */
-static void ollama_put_card(const wf_served *s, const char *name, wf_text *out)
+/* The digest only tells models apart. m: NULL unless it is loaded. */
+static void ollama_put_card(const wf_served *s, const char *name, const struct weft_model_info *m, wf_text *out)
 {
-    const struct weft_model_info *m = weft_model_info(s->model);
-    uint64_t h = wf_hash(m->path, strlen(m->path)) ^ m->file_bytes;
+    uint64_t bytes = m ? m->file_bytes : s->file_bytes, h = wf_hash(s->name, strlen(s->name)) ^ bytes;
     wf_json_comma(out);
-    wf_json_print(out, "{'name':%s,'model':%s,'size':%llu", name, name, (unsigned long long)m->file_bytes);
+    wf_json_print(out, "{'name':%s,'model':%s,'size':%llu", name, name, (unsigned long long)bytes);
     wf_text_print(out, ",\"digest\":\"%016llx%016llx%016llx%016llx\",", (unsigned long long)h, (unsigned long long)~h,
                   (unsigned long long)(h * 3), (unsigned long long)(h * 5));
-    ollama_put_details(s, out);
+    ollama_put_details(m, out);
 }
 
 bool wf_ollama_tags(wf_job *j, wf_text *out)
 {
-    const wf_served *s = j->served;
+    wf_served *s = NULL;
+    wf_models_scan(j->server);
     wf_json_print(out, "{'models':[");
-    for (size_t i = 0; i < s->n_names; i++) {
-        ollama_put_card(s, s->names[i], out);
-        wf_json_put_name(out, "modified_at");
-        ollama_put_time(s->server->started, out);
-        wf_text_add(out, "}", 1);
+    while ((s = wf_served_next(j->server, s))) {
+        bool ready = wf_served_hold(s);
+        for (size_t i = 0; i < s->n_names; i++) {
+            ollama_put_card(s, s->names[i], ready ? weft_model_info(s->model) : NULL, out);
+            wf_json_put_name(out, "modified_at");
+            ollama_put_time(s->file ? s->changed : s->server->started, out);
+            wf_text_add(out, "}", 1);
+        }
+        if (ready) wf_served_drop(s, false);
     }
     wf_text_add(out, "]}", 2);
     return true;
 }
 
-/* It is never unloaded: it expires a day after whoever asks. */
+/* One that stays for ever expires a day after whoever asks. */
+static int64_t ollama_expires(const wf_job *j, const wf_served *s)
+{
+    uint64_t idle = wf_now_ns() - s->used_ns, left = s->keep_ns - WF_MIN(s->keep_ns, idle);
+    return j->created + (!s->file || s->keep_ns == UINT64_MAX ? 86400 : (int64_t)(left / 1000000000u));
+}
+
+/* With what `weft ps` shows of those that are loaded. */
 bool wf_ollama_ps(wf_job *j, wf_text *out)
 {
+    wf_served *s = NULL;
     wf_json_print(out, "{'models':[");
-    ollama_put_card(j->served, j->served->name, out);
-    wf_json_print(out, ",'context_length':%u,'size_vram':%llu,'expires_at':", j->served->context,
-                  (unsigned long long)weft_model_info(j->served->model)->weight_bytes);
-    ollama_put_time(j->created + 86400, out);
-    wf_text_add(out, "}]}", 3);
+    while ((s = wf_served_next(j->server, s))) {
+        if (!wf_served_hold(s)) continue;
+        struct weft_stats e;
+        weft_engine_stats(s->engine, &e);
+        ollama_put_card(s, s->name, weft_model_info(s->model), out);
+        wf_json_print(out, ",'context_length':%u,'size_vram':%llu,'running':%u,'waiting':%u,'expires_at':", s->context,
+                      (unsigned long long)(e.weight_bytes + e.kv_bytes + e.activation_bytes), e.running, e.waiting);
+        ollama_put_time(ollama_expires(j, s), out);
+        wf_text_add(out, "}", 1);
+        wf_served_drop(s, false);
+    }
+    wf_text_add(out, "]}", 2);
     return true;
 }
 
@@ -296,9 +330,9 @@ bool wf_ollama_show(wf_job *j, wf_text *out)
     const struct weft_model_info *m = weft_model_info(s->model);
     const char *template = s->server->p.chat_template ? s->server->p.chat_template : m->chat_template;
     wf_json_print(out, "{'modelfile':'','parameters':'','template':%s,'modified_at':", template ? template : "");
-    ollama_put_time(s->server->started, out);
+    ollama_put_time(s->file ? s->changed : s->server->started, out);
     wf_text_add(out, ",", 1);
-    ollama_put_details(s, out);
+    ollama_put_details(m, out);
     wf_json_print(out, ",'capabilities':['completion'");
     if (s->chat.calls) wf_json_print(out, ",'tools'");
     if (s->chat.thoughts) wf_json_print(out, ",'thinking'");

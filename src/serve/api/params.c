@@ -309,7 +309,7 @@ bool wf_model_check(wf_job *j, const wf_json *body, wf_http_error *r)
     if (!v) return true;
     if (!wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, "model", "model must be a string");
     if (!*wf_json_text(v)) return true; /* the one that is served */
-    bool known = wf_names_have(m, wf_json_text(v));
+    bool known = wf_names_have(m, wf_json_text(v)) || (m->file && !strcmp(m->file, wf_json_text(v)));
     j->other_model = !known && wf_allows(j->server, "any-model-name", NULL);
     if (wf_json_bytes(v) < sizeof j->params.model) wf_copy(j->params.model, sizeof j->params.model, wf_json_text(v));
     if (known || j->other_model) return true;

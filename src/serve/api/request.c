@@ -312,10 +312,12 @@ static void request_whole(wf_httpd_request *r)
     wf_job *j = r->user;
     if (r->bad && !j->refusal.status) refuse_bad(j, r->bad);
     pthread_mutex_lock(&j->lock);
-    bool working = j->working;
+    bool working = j->working, aborted = j->abort;
+    pthread_mutex_unlock(&j->lock);
+    if (working || wf_models_await(j, aborted)) return; /* roused too early */
+    pthread_mutex_lock(&j->lock);
     if (j->abort && !j->running) wf_job_failed(j, &j->refusal);
     pthread_mutex_unlock(&j->lock);
-    if (working) return; /* roused too early */
     bool reads = !j->read && !j->refusal.status && j->route && j->route->read;
     if (reads && (j->slow || j->body.len > WF_SMALL_BODY)) wf_job_watch(j);
     if (reads) j->until_ns = 0, wf_work_add(j);

@@ -8,17 +8,33 @@
 
 /* ---- state ----------------------------------------------------------------------------------------------- */
 
+/* What is loaded, and how far what is being loaded is. */
+static void put_states(wf_server *s, wf_text *out)
+{
+    wf_served *m = NULL;
+    wf_json_print(out, ",'models':[");
+    while ((m = wf_served_next(s, m))) {
+        wf_json_comma(out);
+        wf_json_print(out, "{'id':%s,", m->name);
+        wf_served_put_status(m, out);
+        wf_text_add(out, "}", 1);
+    }
+    wf_text_add(out, "]", 1);
+}
+
 static bool health_answer(wf_job *j, wf_text *out)
 {
     wf_server *s = j->server;
     struct weft_stats stats = {0};
     bool loaded = atomic_load(&s->loaded);
-    if (loaded) weft_engine_stats(s->only.engine, &stats);
+    if (loaded && !s->models.several) weft_engine_stats(s->models.usual->engine, &stats);
     if (stats.failed) /* first: the server ends for this reason */
         return wf_refuse(&j->refusal, 503, "", "the device failed (%s)", weft_status_name(stats.failed));
     if (atomic_load(&s->stopping)) return wf_refuse(&j->refusal, 503, "", "shutting down");
     if (!loaded) return wf_refuse(&j->refusal, 503, "", "Loading model");
-    wf_json_print(out, "{'status':'ok'}");
+    wf_json_print(out, "{'status':'ok'");
+    if (s->models.several && !s->n_keys) put_states(s, out); /* for everybody to see */
+    wf_text_add(out, "}", 1);
     return true;
 }
 
@@ -29,25 +45,36 @@ static bool version_answer(wf_job *j, wf_text *out)
     return true;
 }
 
-/* With six digits: 0.95, not 0.949999988. */
-static void put_model_card(const wf_served *s, const char *name, wf_text *out)
+/* What is known of one that is loaded. With six digits: 0.95, not 0.949999988. */
+static void put_loaded(const wf_served *s, wf_text *out)
 {
     const struct weft_sampling *d = &s->sampling;
-    wf_json_print(out, "{'id':%s,'object':'model','created':%lld,'owned_by':'weft','root':%s,'max_model_len':%u,",
-                  name, (long long)s->server->started, s->name, s->context);
+    wf_json_print(out, ",'root':%s,'max_model_len':%u,", s->name, s->context);
     wf_json_print(out, s->chat.usable ? "'capabilities':['completion','chat']," : "'capabilities':['completion'],");
     wf_json_print(out, "'default_sampling':{'temperature':%.6g,'top_k':%d,'top_p':%.6g,'min_p':%.6g,",
                   (double)d->temperature, d->top_k, (double)d->top_p, (double)d->min_p);
     wf_json_print(
-        out, "'repetition_penalty':%.6g,'repeat_last_n':%d,'presence_penalty':%.6g,'frequency_penalty':%.6g}}",
+        out, "'repetition_penalty':%.6g,'repeat_last_n':%d,'presence_penalty':%.6g,'frequency_penalty':%.6g}",
         (double)d->repeat_penalty, d->repeat_last_n, (double)d->presence_penalty, (double)d->frequency_penalty);
+}
+
+static void put_model_card(wf_served *m, const char *name, wf_text *out)
+{
+    bool ready = wf_served_hold(m);
+    wf_json_print(out, "{'id':%s,'object':'model','created':%lld,'owned_by':'weft'", name,
+                  (long long)(m->file ? m->changed : m->server->started));
+    if (ready) put_loaded(m, out), wf_served_drop(m, false);
+    if (m->file) wf_text_add(out, ",", 1), wf_served_put_status(m, out);
+    wf_text_add(out, "}", 1);
 }
 
 static bool models_answer(wf_job *j, wf_text *out)
 {
+    wf_served *m = NULL;
+    wf_models_scan(j->server);
     wf_json_print(out, "{'object':'list','data':[");
-    for (size_t i = 0; i < j->served->n_names; i++)
-        wf_json_comma(out), put_model_card(j->served, j->served->names[i], out);
+    while ((m = wf_served_next(j->server, m)))
+        for (size_t i = 0; i < m->n_names; i++) wf_json_comma(out), put_model_card(m, m->names[i], out);
     wf_text_add(out, "]}", 2);
     return true;
 }
@@ -68,8 +95,10 @@ static bool model_answer(wf_job *j, wf_text *out)
     size_t n = 0;
     for (const char *p = j->path + strlen(j->route->path); *p;) name[n++] = (char)next_byte(&p);
     name[n] = 0;
-    if (n == strlen(name) && wf_names_have(j->served, name)) return put_model_card(j->served, name, out), true;
-    wf_refuse(&j->refusal, 404, "model", "there is no such model; this server has '%s'", j->served->name);
+    wf_served *m = n == strlen(name) ? wf_served_named(j->server, name) : NULL, *usual = j->server->models.usual;
+    if (m) return put_model_card(m, name, out), true;
+    wf_refuse(&j->refusal, 404, "model", "there is no such model; this server has %s%s%s", usual ? "'" : "",
+              usual ? usual->name : "those of /v1/models", usual ? "'" : "");
     j->refusal.code = "model_not_found";
     return false;
 }
@@ -98,6 +127,17 @@ static const wf_route routes[] = {
      .answer = metrics_answer,
      .content_type = "text/plain; version=0.0.4; charset=utf-8"},
     {.path = "/v1/models", .method = "GET", .answer = models_answer},
+    {.path = "/models", .method = "GET", .answer = models_answer},
+    {.path = "/models/load",
+     .method = "POST",
+     .any_model = true,
+     .read = wf_models_load_read,
+     .answer = wf_models_answer},
+    {.path = "/models/unload",
+     .method = "POST",
+     .any_model = true,
+     .read = wf_models_unload_read,
+     .answer = wf_models_answer},
     {.path = "/v1/models/", .method = "GET", .prefix = true, .answer = model_answer},
     {.path = "/v1/completions", .method = "POST", .read = wf_params_read, .api = &wf_api_openai},
     {.path = "/v1/chat/completions", .method = "POST", .read = wf_params_read, .chat = true, .api = &wf_api_openai},
@@ -113,6 +153,7 @@ static const wf_route routes[] = {
     {.path = "/api/generate", .method = "POST", .read = wf_params_read, .api = &wf_api_ollama},
     {.path = "/api/show",
      .method = "POST",
+     .file_only = true,
      .read = wf_ollama_show_read,
      .answer = wf_ollama_show,
      .api = &wf_api_ollama},

@@ -1,5 +1,6 @@
-/* served: the model that is served: its names, how it writes chats, and what it says at the start. */
+/* served: one model that is served: its names, what it has when it is loaded, and who holds it. */
 #include "serve/api/internal.h"
+#include "base/file.h"
 #include "base/options.h"
 
 #include <stdlib.h>
@@ -7,12 +8,12 @@
 
 /* ---- names ----------------------------------------------------------------------------------------------- */
 
-/* One more name of the model in the API, as much of it as fits in whole characters. Clients send it back as JSON and
- * metrics have it in quotes, so what is no text, or would end it there, is replaced. */
-static void add_name(wf_served *m, const char *name, size_t len, size_t *cap)
+/* As much of it as fits in whole characters. Clients send it back as JSON and metrics have it in quotes, so what is no
+ * text, or would end it there, is replaced. */
+void wf_served_name(wf_served *m, const char *name, size_t len)
 {
-    size_t at = 0;
-    if (!len || !wf_grow(&m->names, m->n_names, cap, sizeof *m->names)) return;
+    size_t at = 0, cap = m->n_names; /* few have many */
+    if (!len || !wf_grow(&m->names, m->n_names, &cap, sizeof *m->names)) return;
     char *out = m->names[m->n_names++];
     for (size_t i = 0, n; i < len; i += WF_MAX(n, (size_t)1)) {
         n = wf_utf8_len(name + i, len - i);
@@ -22,20 +23,20 @@ static void add_name(wf_served *m, const char *name, size_t len, size_t *cap)
         else memcpy(out + at, name + i, n), at += n;
     }
     out[at] = 0;
+    m->name = m->names[0];
 }
 
 /* Those that are given, with commas between or one by one; else the file name without directory and extension. */
 static void name_model(wf_served *m)
 {
     const char *path = weft_model_info(m->model)->path, *slash = strrchr(path, '/');
-    size_t cap = 0, n;
+    size_t n;
     for (size_t i = 0; i < m->server->p.n_model_names; i++)
         for (const char *at = m->server->p.model_names[i]; *at; at += n + (at[n] == ','))
-            n = strcspn(at, ","), add_name(m, at, n, &cap);
+            n = strcspn(at, ","), wf_served_name(m, at, n);
     if (slash) path = slash + 1;
-    n = strlen(path);
-    if (!m->n_names) add_name(m, path, n > 5 && !strcmp(path + n - 5, ".gguf") ? n - 5 : n, &cap);
-    m->name = m->n_names ? m->names[0] : "model"; /* for want of memory */
+    if (!m->n_names) wf_served_name(m, path, wf_models_stem(path));
+    if (!m->n_names) m->name = "model"; /* for want of memory */
 }
 
 #define LATEST ":latest" /* what Ollama's clients put behind names without a tag */
@@ -59,8 +60,9 @@ static uint32_t take_budget(const wf_served *m)
     char from[160];
     if (weft_engine_budget(m->engine, &b)) return 1;
     wf_name_options(from, sizeof from, b.n_seqs_from);
-    wf_say(m->server, "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s",
-             WF_HUMAN(b.kv, true), (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
+    wf_say(m->server,
+           "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s",
+           WF_HUMAN(b.kv, true), (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
     return b.n_seqs;
 }
 
@@ -80,6 +82,7 @@ static void say_chat(const wf_served *m)
 
 void wf_served_publish(wf_served *m, const wf_opening *o)
 {
+    wf_models *ms = &m->server->models;
     m->model = o->model;
     m->engine = o->engine;
     m->context = weft_engine_context(m->engine);
@@ -89,4 +92,80 @@ void wf_served_publish(wf_served *m, const wf_opening *o)
     wf_chat_style_find(m);
     wf_say(m->server, "sampling of requests that do not say it: %s", o->sampling_text);
     say_chat(m);
+    pthread_mutex_lock(&ms->lock);
+    m->state = WF_SERVED_READY;
+    m->bytes = o->bytes;
+    m->used_ns = wf_now_ns();
+    m->asked = m->closed = false;
+    *m->failure = 0;
+    m->n_users++; /* until it is told of */
+    wf_served_admit(m);
+    pthread_mutex_unlock(&ms->lock);
+    atomic_store(&m->server->loaded, true);
+    wf_say(m->server, "%s is ready on %s", m->name, weft_engine_device(m->engine)->name);
+    wf_served_drop(m, false);
+}
+
+/* ---- who holds it ---------------------------------------------------------------------------------------- */
+
+bool wf_served_hold(wf_served *m)
+{
+    wf_models *ms = &m->server->models;
+    pthread_mutex_lock(&ms->lock);
+    bool ready = m->state == WF_SERVED_READY;
+    m->n_users += ready;
+    pthread_mutex_unlock(&ms->lock);
+    return ready;
+}
+
+void wf_served_drop(wf_served *m, bool used)
+{
+    wf_models *ms = &m->server->models;
+    if (!m->engine) { /* a job's own */
+        wf_served_free(m);
+        free(m);
+        return;
+    }
+    pthread_mutex_lock(&ms->lock);
+    if (used) m->used_ns = wf_now_ns();
+    if (!--m->n_users) pthread_cond_signal(&ms->news);
+    pthread_mutex_unlock(&ms->lock);
+}
+
+void wf_served_admit(wf_served *m)
+{
+    m->turn = 0;
+    for (wf_job *j; (j = m->waiting); wf_job_wake(j)) {
+        m->waiting = j->next_waiting;
+        m->n_users++;
+        j->served = m;
+        j->awaits = NULL;
+        j->waits = false;
+    }
+    atomic_store(&m->n_waiting, 0);
+}
+
+void wf_served_free(wf_served *m)
+{
+    weft_engine_close(m->engine);
+    weft_model_close((struct weft_model *)m->model); /* const means that nobody else closes it */
+    m->engine = NULL;
+    m->model = NULL;
+}
+
+void wf_served_put_status(wf_served *m, wf_text *out)
+{
+    static const char *const states[] = {"unloaded", "loading", "loaded"};
+    char failure[sizeof m->failure];
+    wf_models *ms = &m->server->models;
+    pthread_mutex_lock(&ms->lock);
+    enum wf_served_state state = m->state == WF_SERVED_AWAY && m->turn ? WF_SERVED_LOADING : m->state;
+    wf_copy(failure, sizeof failure, m->failure);
+    pthread_mutex_unlock(&ms->lock);
+    wf_json_print(out, "'status':{'value':%s", states[state]);
+    if (state == WF_SERVED_LOADING)
+        wf_json_print(out, ",'progress':%.3g,'waiting':%u", atomic_load(&m->progress) / 1e3,
+                      atomic_load(&m->n_waiting));
+    if (*failure) wf_json_print(out, ",'failed':true,'message':%s", failure);
+    wf_text_add(out, "}", 1);
 }

@@ -63,7 +63,7 @@ void wf_httpd_watch(wf_httpd_request *r, uint64_t deadline_ns);
 void wf_httpd_drop(wf_httpd_request *r); /* closes the connection, once the call that we are in has returned */
 
 /* Counts a request of this client among those that connections have, until it ends. known: it was admitted, so that its
- * connection makes room for others later. false: there are more than --max-connections. */
+ * connection makes room for others later. false: there are more than max_connections. */
 bool wf_httpd_count(wf_httpd_request *r, uint64_t client, bool known);
 /* Ends a connection of a client that has more requests than this one's, whose own has not arrived whole. false: none
  * has. */
