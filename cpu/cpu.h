@@ -83,6 +83,10 @@ typedef struct wf_cpu_pool wf_cpu_pool;
 
 weft_status wf_cpu_pool_create(uint32_t size, wf_cpu_pool **);
 void wf_cpu_pool_destroy(wf_cpu_pool *); /* after its teams; NULL: nothing */
+/* The same, but devices whose threads would be more than the machine has cores share a pool of that size: their calls
+ * take turns then, in place of threads that wait for each other's. Thread-safe. */
+weft_status wf_cpu_pool_take(uint32_t size, wf_cpu_pool **);
+void wf_cpu_pool_leave(wf_cpu_pool *);
 uint32_t wf_cpu_pool_size(const wf_cpu_pool *);
 
 /* ---- team.c ---------------------------------------------------------------------------------- */

@@ -210,14 +210,14 @@ static size_t list_devices(struct weft_device_info *out, size_t cap)
 
 weft_status wf_cpu_team_of(wf_cpu_dev *dev, wf_cpu_team **out)
 {
-    if (!dev->pool) WF_TRY(wf_cpu_pool_create(dev->threads, &dev->pool));
+    if (!dev->pool) WF_TRY(wf_cpu_pool_take(dev->threads, &dev->pool));
     return wf_cpu_team_create(dev->pool, &dev->skip, out);
 }
 
 static void close_dev(wf_dev *base)
 {
     wf_cpu_dev *dev = (wf_cpu_dev *)base;
-    wf_cpu_pool_destroy(dev->pool);
+    wf_cpu_pool_leave(dev->pool);
     pthread_mutex_destroy(&dev->mutex);
     free(dev);
 }

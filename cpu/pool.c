@@ -1,9 +1,13 @@
 /* Cores: starts their threads, and owns which of them are free. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cpu/pool.h"
 
 struct wf_cpu_pool {
+    wf_cpu_pool *next; /* of those that devices share */
+    unsigned users;
+    pid_t owner; /* a child of fork has none of its threads */
     uint32_t size; /* including the one that leaders stand for */
     uint32_t started;
     wf_cpu_core *cores; /* [size]; 0 has no thread */
@@ -60,6 +64,60 @@ void wf_cpu_pool_destroy(wf_cpu_pool *p)
     free(p->cores);
     free(p);
 }
+
+/* ---- of several devices ---------------------------------------------------------------------------------- */
+
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static wf_cpu_pool *all;
+static pthread_once_t all_once = PTHREAD_ONCE_INIT;
+
+static void lock_all(void) { pthread_mutex_lock(&all_lock); }
+static void unlock_all(void) { pthread_mutex_unlock(&all_lock); }
+static void watch_fork(void) { pthread_atfork(lock_all, unlock_all, unlock_all); }
+
+/* One of that size which new threads would take cores from; NULL: there are cores for them. */
+static wf_cpu_pool *find_shared(uint32_t size)
+{
+    wf_cpu_pool *best = NULL;
+    uint64_t threads = size;
+    for (wf_cpu_pool *p = all; p; p = p->next) {
+        if (p->owner != getpid()) continue;
+        threads += p->size;
+        if (p->size == size && (!best || p->users < best->users)) best = p;
+    }
+    return threads > wf_core_count() ? best : NULL;
+}
+
+weft_status wf_cpu_pool_take(uint32_t size, wf_cpu_pool **out)
+{
+    weft_status s = WEFT_OK;
+    pthread_once(&all_once, watch_fork);
+    lock_all();
+    wf_cpu_pool *p = find_shared(size);
+    if (!p && !(s = wf_cpu_pool_create(size, &p))) {
+        p->owner = getpid();
+        p->next = all;
+        all = p;
+    }
+    if (p) p->users++;
+    *out = p;
+    unlock_all();
+    return s;
+}
+
+void wf_cpu_pool_leave(wf_cpu_pool *p)
+{
+    wf_cpu_pool **at = &all;
+    if (!p) return;
+    lock_all();
+    bool last = !--p->users;
+    while (last && *at != p) at = &(*at)->next;
+    if (last) *at = p->next;
+    unlock_all();
+    if (last) wf_cpu_pool_destroy(p);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- */
 
 uint32_t wf_cpu_pool_size(const wf_cpu_pool *p)
 {

@@ -4,6 +4,9 @@
 #include "cpu/pool.h"
 #include "unit/queues.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static int kernel_for(const wf_call *c)
 {
     return wf_pick(dev, c);
@@ -534,9 +537,42 @@ static void test_failure_still_runs(void **state)
     end_cores(&s);
 }
 
+/* Where the machine has no cores for the threads of another device, calls of both take turns on those that there are;
+ * a child of fork has none of them. */
+static void test_devices_share(void **state)
+{
+    uint32_t most = WF_MIN(wf_core_count(), WF_CPU_MOST_THREADS);
+    wf_cpu_pool *one, *two, *other, *small;
+    assert_ok(wf_cpu_pool_take(most, &one));
+    assert_ok(wf_cpu_pool_take(most, &two));
+    assert_ok(wf_cpu_pool_take(most > 1 ? most - 1 : 2, &other));
+    assert_ptr_equal(one, two);
+    assert_ptr_not_equal(one, other);
+    pid_t child = fork();
+    if (!child) {
+        wf_cpu_pool *own = NULL;
+        _exit(wf_cpu_pool_take(most, &own) || own == one);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    wf_cpu_pool_leave(one);
+    wf_cpu_team *team; /* it is still there */
+    assert_ok(wf_cpu_team_create(two, NULL, &team));
+    wf_cpu_team_destroy(team);
+    wf_cpu_pool_leave(two);
+    wf_cpu_pool_leave(other);
+    assert_ok(wf_cpu_pool_take(1, &one));
+    assert_ok(wf_cpu_pool_take(1, &small));
+    assert_int_equal(one != small, wf_core_count() > 1);
+    wf_cpu_pool_leave(one);
+    wf_cpu_pool_leave(small);
+}
+
 SUITE(cpu_queue, NULL, NULL, CASE_IN(one_queue_is_in_order, open_two, shut_two),
       CASE_IN(ping_pong, open_two, shut_two), CASE_IN(copies_wait, open_two, shut_two), CASE_IN(join, open_two, shut_two),
       CASE_IN(events, open_two, shut_two), CASE(test_many_waits), CASE(test_threads_agree),
       CASE(test_timeout), CASE(test_failure), CASE(test_rank), CASE(test_usual_threads), CASE(test_shares),
       CASE(test_chunks), CASE(test_few_of_a_team), CASE(test_late_attention), CASE(test_subnormal), CASE(test_cores_of_a_call), CASE(test_cores_left), CASE(test_cores_of_many_calls),
-      CASE(test_cores_in_turn), CASE(test_lost_runs_nothing), CASE(test_lost_still_runs), CASE(test_failure_still_runs))
+      CASE(test_cores_in_turn), CASE(test_lost_runs_nothing), CASE(test_lost_still_runs), CASE(test_failure_still_runs),
+      CASE(test_devices_share))
