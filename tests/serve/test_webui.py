@@ -8,6 +8,7 @@ import threading
 import page
 import serve
 from serve import Server
+from test_models import Folder
 
 SLOW = ["WEFT_FORCE=gemm=ref,attention=ref"]  # so that something still runs when it is looked at
 # WCAG's contrast of two of the page's colours.
@@ -70,6 +71,23 @@ class Page(page.TestCase):
         self.assertEqual(self.answer(), want)
         self.b.click("#fresh")
         self.assertEqual(self.b.js("document.querySelector('#turns').childElementCount"), 0)
+
+    def test_several_models(self):
+        """The one that is chosen is loaded when it is asked, and answers."""
+        s = Folder()
+        self.open(s)
+        self.assertEqual((self.b.js("document.querySelector('#model').checkVisibility()"), self.texts("#models option")), (False, ["alpha", "beta"]))
+        self.assertEqual(self.text("#hint"), "alpha is loaded when you ask it something.")
+        self.b.js("document.querySelector('#models').value = 'beta', document.querySelector('#models').dispatchEvent(new Event('change'))")
+        self.until_seen("document.title.startsWith('beta')")
+        self.put(most="5", temperature="0")
+        self.say("One day")
+        self.until_answered(1)
+        self.assertEqual(s.states(), {"alpha": "unloaded", "beta": "loaded"})
+        self.until_seen("document.querySelector('#models').value === 'beta' && document.querySelector('#status').textContent === 'Ready'")
+        self.reload()
+        self.assertEqual(self.b.js("document.querySelector('#models').value"), "beta")  # it is loaded
+        self.assertEqual(s.end()[0], 0)
 
     def test_stop(self):
         s = Server(*SLOW)
