@@ -232,8 +232,8 @@ bool wf_request_needs_logits(const struct weft_request *r);
 /* for the device, for the token after the pending ones, and after so many drafts */
 wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t drafts);
 /* Samples from logits, or takes the device's token if logits is NULL, and delivers it. Ends the request after its
- * last token. */
-void wf_request_token(struct weft_request *r, const float *logits, int32_t sampled);
+ * last token. Returns it; -1: there is none. */
+int32_t wf_request_token(struct weft_request *r, const float *logits, int32_t sampled);
 void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message);
 void wf_request_destroy(struct weft_request *r);
 void wf_engine_release(struct weft_engine *e); /* one user less */

@@ -379,14 +379,14 @@ static weft_status emit_token(struct weft_request *r, int32_t id, const float *l
     return emit_event(r, ev);
 }
 
-void wf_request_token(struct weft_request *r, const float *logits, int32_t sampled)
+int32_t wf_request_token(struct weft_request *r, const float *logits, int32_t sampled)
 {
     wf_seq *q = &r->seq;
     int32_t id = -1;
     if (!r->first_ns) r->first_ns = wf_now_ns();
     if (q->n_tokens == r->engine->layout.context) {
         wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
-        return;
+        return id;
     }
     weft_status s;
     if (logits) {
@@ -401,7 +401,7 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t sampl
     if (s == WEFT_OK && is_end(r, id)) {
         r->end_id = id;
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
-        return;
+        return id;
     }
     if (s == WEFT_OK) r->tokens[q->n_tokens++] = id;
     if (s == WEFT_OK) wf_logits_processors_add_token(&r->processors, r->tokens, q->n_tokens);
@@ -414,6 +414,7 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t sampl
         wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
     else if (q->n_tokens == r->engine->layout.context)
         wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
+    return id;
 }
 
 void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message)

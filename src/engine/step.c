@@ -300,11 +300,13 @@ static void deliver_tokens(struct weft_engine *e, const wf_step_seq *p, const fl
     for (bool same = true; same; row++) {
         uint32_t at = r->seq.n_tokens;
         int32_t draft = r->tokens[at];
-        wf_request_token(r, logits ? logits + row * n_vocab : NULL, ids[row]);
-        if (!p->r) break;
-        same = r->tokens[at] == draft;
-        if (n < r->draft.n) wf_draft_compared(r, same);
-        same = same && n < p->n_drafts && !atomic_load(&r->cancel);
+        same = wf_request_token(r, logits ? logits + row * n_vocab : NULL, ids[row]) == draft && n < p->n_drafts;
+        if (!p->r) {
+            n += same; /* with it the answer has ended */
+            break;
+        }
+        if (n < r->draft.n) wf_draft_compared(r, r->tokens[at] == draft);
+        same = same && !atomic_load(&r->cancel);
         n += same;
     }
     if (p->n_drafts) count_drafts(e, p->n_drafts, n);

@@ -47,9 +47,18 @@ class Draft(serve.cli.TestCase):
         """Where a text repeats itself, steps become fewer by the drafts that are accepted."""
         server = Server(*ARGS, "--draft-max", 8, env={"WEFT_DRAFT_ALWAYS": "1"})
         try:
-            server.post("/v1/completions", {"prompt": "a", "guided_regex": "( (red|green|blue) ball){30}", "temperature": 0, "max_tokens": 120})
-            seen = server.metrics()
-            self.assertLess(seen["iteration_tokens_total_count"], 40)
+            ask = {"prompt": "a", "guided_regex": "( (red|green|blue) ball){30}", "temperature": 0, "max_tokens": 120}
+            tokens = server.post("/v1/completions", ask).json["usage"]["completion_tokens"]
+            self.assertLess(server.metrics()["iteration_tokens_total_count"], 40)
+            # Each step gives one token and those that are accepted, but for one that ends with an accepted one. They count behind the answer.
+            for stop, least in ((" ball", 61), ("red", 62), (" ball", 64), ("l", 64), (" b", 65), ("l", 66)):
+                tokens += server.post("/v1/completions", {**ask, "stop": stop, "min_tokens": least}).json["usage"]["completion_tokens"]
+
+            def ended_with_drafts():
+                now = server.metrics()
+                return sum(now[k] for k in ("iteration_tokens_total_count", "spec_decode_num_accepted_tokens_total")) - tokens
+
+            server.wait(lambda: ended_with_drafts() > 0, "the last draft counts")
         finally:
             server.end()
 
