@@ -131,6 +131,10 @@ class NoTemplate(serve.TestCase):
 
     def test_prompts(self):
         """Of a model without a template they are texts to go on with."""
+        for least in (-1, -2):  # without an end of its own, and until the context is full
+            r = self.s.post("/api/generate", {"prompt": "One day", "stream": False, "raw": True, "options": {"num_predict": least, "stop": ["."]}})
+            self.assertEqual((r.status, r.json["done_reason"]), (200, "stop"), r.body)
+        self.assertEqual(self.s.post("/api/generate", {"prompt": "One day", "options": {"num_predict": -3}}).status, 400)
         r = self.s.post("/api/generate", {"prompt": "One day", "stream": False, "options": {"temperature": 0, "num_predict": 12}})
         self.assertEqual(r.json["response"], self.s.complete().text)
         self.assertIn("template", self.s.post("/api/generate", {"prompt": "One day", "system": "Be."}).error)

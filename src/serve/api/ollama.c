@@ -18,7 +18,11 @@ static bool ollama_put_options(const wf_job *j, const wf_json *body, wf_text *ou
     if (context && !(wf_json_is_number(context) && wf_json_number(context) <= most))
         return wf_refuse(r, 400, "num_ctx", "num_ctx must be a number of at most %u, the context of this server, which "
                          "its option -c sets", most);
-    return !options || wf_fields_pass(options, WF_OF_OPTIONS, out, r);
+    if (options && !wf_fields_pass(options, WF_OF_OPTIONS, out, r)) return false;
+    const wf_json *length = wf_field(options, "num_predict");
+    if (wf_json_is_number(length) && wf_json_number(length) == -2) wf_json_print(out, ",'num_predict':-1");
+    else if (length) wf_json_put_member(out, "num_predict", length); /* -2: until the context is full, as -1 is here */
+    return true;
 }
 
 static bool ollama_put_format(const wf_json *format, wf_text *out, wf_http_error *r)
