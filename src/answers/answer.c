@@ -97,3 +97,10 @@ bool wf_answer_end(wf_answer *a, bool cut, const wf_call_out *out)
     if (a->calls) a->failed |= !wf_calls_end(a->calls, cut, &last);
     return !a->failed;
 }
+
+bool wf_answer_thinks(const wf_answer *a)
+{
+    const wf_thoughts *t = &a->thoughts;
+    if (a->by_channel) return a->channels.state == WF_BODY && a->channels.sort == WF_THOUGHT;
+    return a->has_thoughts && (t->state == WF_INSIDE || (t->state == WF_BEFORE && t->inside));
+}

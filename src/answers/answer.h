@@ -19,6 +19,7 @@ wf_answer *wf_answer_new(const wf_answer_style *s); /* NULL: no memory */
 void wf_answer_free(wf_answer *a); /* NULL is allowed */
 /* false: no memory, and the answer is incomplete from here on. */
 bool wf_answer_feed(wf_answer *a, const char *text, size_t len, const wf_call_out *out);
+bool wf_answer_thinks(const wf_answer *a); /* Is what comes next a thought? */
 /* It has ended; cut: though the model would have gone on. false: as above. */
 bool wf_answer_end(wf_answer *a, bool cut, const wf_call_out *out);
 

@@ -62,8 +62,10 @@ class Case(serve.TestCase):
         message = choice["message"]
         self.assertEqual(message.get("reasoning"), message.get("reasoning_content"))
         self.assertEqual((message.get("reasoning_content"), message["content"], choice["finish_reason"]), (thoughts, content, finish))
-        got = streamed(self.s.stream("/v1/chat/completions", messages=[{"role": "user", "content": letter}], **ask))
-        self.assertEqual(got, (thoughts, content or None, 0))
+        events = self.s.stream("/v1/chat/completions", messages=[{"role": "user", "content": letter}], stream_options={"include_usage": True}, **ask)
+        self.assertEqual(streamed(events), (thoughts, content or None, 0))
+        self.assertEqual(events[-1]["usage"].get("completion_tokens_details"), r.json["usage"].get("completion_tokens_details"))
+        message["reasoning_tokens"] = r.json["usage"].get("completion_tokens_details", {}).get("reasoning_tokens")
         return message
 
 
@@ -85,8 +87,20 @@ class Marked(Case):
         self.check("B", None, "Yes. " + THINK)
         self.assertNotIn("reasoning_content", self.s.chat("B", max_tokens=200).json["choices"][0]["message"])
 
+    def test_counted(self):
+        """With their markers, which are tokens of their own or are spelt out."""
+        for letter, fields in (("A", {}), ("A", {"chat_template_kwargs": {"open": True}})):
+            r = self.s.chat(letter, max_tokens=200, logprobs=True, **fields).json
+            tokens = [t["token"] for t in r["choices"][0]["logprobs"]["content"]]
+            want = next(i for i in range(len(tokens)) if THOUGHT in "".join(tokens[:i + 1])) + 1
+            self.assertEqual(r["usage"]["completion_tokens_details"], {"reasoning_tokens": want}, tokens)
+            if not fields:
+                r = self.s.post("/v1/responses", {"input": letter, "max_output_tokens": 200}).json
+                self.assertEqual(r["usage"]["output_tokens_details"], {"reasoning_tokens": want})
+        self.assertEqual(self.s.chat("B", max_tokens=200).json["usage"]["completion_tokens_details"], {"reasoning_tokens": 0})
+
     def test_cut(self):
-        self.check("A", "Hm", "", finish="length", max_tokens=2)
+        self.assertEqual(self.check("A", "Hm", "", finish="length", max_tokens=2)["reasoning_tokens"], 2)
 
     def test_opened(self):
         """The prompt begins the thoughts, so the answer does not."""
@@ -114,7 +128,7 @@ class Channels(Case):
     SIGNS = CHANNEL + "analysis"
 
     def test_answers(self):
-        self.check("E", "Hm, \u00e9.", "Yes.")
+        self.assertGreater(self.check("E", "Hm, \u00e9.", "Yes.")["reasoning_tokens"], 2)
         message = self.check("F", "Hm, \u00e9.", None, finish="tool_calls", tools=calls.TOOLS)
         self.assertEqual(calls.plain(message), (None, [("f", '{"x": 1}')]))
         self.check("F", "Hm, \u00e9.", '{"x": 1}')  # without tools
@@ -124,7 +138,7 @@ class Off(Case):
     OPTIONS, SIGNS = ("--reasoning-parser", "none"), "</think>"
 
     def test_text(self):
-        self.check("A", None, "\nHm, \u00e9.\n\n\nYes.")  # control tokens are hidden, as ever
+        self.assertIsNone(self.check("A", None, "\nHm, \u00e9.\n\n\nYes.")["reasoning_tokens"])  # control tokens are hidden, as ever
 
     def test_unknown_name(self):
         p = subprocess.run(Server.command("-m", self.path, "--reasoning-parser", "frob"), capture_output=True, text=True, timeout=serve.PATIENCE)

@@ -82,6 +82,34 @@ static void on_call(void *choice, wf_slice id, wf_slice name, wf_slice arguments
     c->n_calls++;
 }
 
+static void ignore_text(void *user, const char *text, size_t len) { (void)user, (void)text, (void)len; }
+
+static void ignore_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
+{
+    (void)user, (void)id, (void)name, (void)arguments;
+}
+
+/* By a reader of their own, since what is sent of them may be cut at any place. */
+void wf_blocks_count(wf_choice *c, const char *text, size_t len, const wf_token *tokens, size_t n)
+{
+    const wf_call_out none = {ignore_text, ignore_text, ignore_call, NULL};
+    const wf_params *p = &c->job->params;
+    const wf_answer_style style = {.thoughts = p->thoughts, .thinking = p->thinking, .continues = p->continues};
+    size_t at = 0;
+    if (!p->thoughts) return;
+    if (!c->counter) c->counter = wf_answer_new(&style);
+    for (size_t i = 0; c->counter && i < n; i++) {
+        size_t end = tokens[i].text_end > c->counted ? WF_MIN(tokens[i].text_end - c->counted, len) : 0;
+        bool before = wf_answer_thinks(c->counter);
+        if (tokens[i].prompt) continue;
+        if (end > at) wf_answer_feed(c->counter, text + at, end - at, &none);
+        at = WF_MAX(at, end);
+        c->reasoning += before || wf_answer_thinks(c->counter);
+    }
+    if (c->counter && len > at) wf_answer_feed(c->counter, text + at, len - at, &none);
+    c->counted += len;
+}
+
 bool wf_blocks_feed(wf_choice *c, const char *text, size_t len, bool last)
 {
     const wf_call_out out = {on_text, on_thought, on_call, c};
@@ -96,9 +124,10 @@ bool wf_blocks_feed(wf_choice *c, const char *text, size_t len, bool last)
 void wf_blocks_free(wf_choice *c)
 {
     wf_answer_free(c->answer);
+    wf_answer_free(c->counter);
     free(c->blocks.text.data);
     free(c->blocks.thoughts.data);
     free(c->blocks.done.data);
-    c->answer = NULL;
+    c->answer = c->counter = NULL;
     c->blocks = (wf_blocks){0};
 }

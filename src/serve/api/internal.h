@@ -220,10 +220,11 @@ typedef struct wf_choice {
     uint64_t last_ns; /* time of the previous token */
     /* HTTP thread only: what has been written, and the state of the output */
     size_t sent_text, sent_tokens, generated, cached;
+    size_t reasoning, counted; /* tokens of thoughts; bytes of the text that were looked at for that */
     wf_place place; /* of the next token */
     size_t n_tail;  /* bytes at the end of the prompt that are no whole character: echo has them with the first text */
     bool opened, ended;
-    struct wf_answer *answer; /* of one that is taken apart */
+    struct wf_answer *answer, *counter; /* of one that is taken apart; of its thoughts */
     unsigned n_calls;       /* sent */
     wf_blocks blocks;
 } wf_choice;
@@ -331,6 +332,8 @@ typedef struct wf_api {
 /* Takes some more of the answer's text, which goes to c->blocks and, of a stream, to its writer; last: there is no
  * more. false: no memory. */
 bool wf_blocks_feed(wf_choice *c, const char *text, size_t len, bool last);
+/* Which of the tokens, whose texts come next, are thoughts: c->reasoning grows. */
+void wf_blocks_count(wf_choice *c, const char *text, size_t len, const wf_token *tokens, size_t n);
 void wf_blocks_free(wf_choice *c);
 #define WF_SSE_TYPE "text/event-stream; charset=utf-8"
 extern const wf_api wf_api_openai;

@@ -24,16 +24,19 @@ void wf_reply_head(const wf_job *j, bool chunk, wf_text *out)
 /* Each prompt counts once, whatever its number of choices. */
 void wf_reply_usage(const wf_job *j, wf_text *out)
 {
-    size_t prompt = 0, completion = 0, cached = 0;
+    size_t prompt = 0, completion = 0, cached = 0, reasoning = 0;
     for (size_t i = 0; i < j->params.n_prompts; i++) {
         prompt += j->params.prompts[i].n;
         cached += j->choices[i * (size_t)j->params.n].cached;
     }
-    for (size_t i = 0; i < j->n_choices; i++) completion += j->choices[i].generated;
+    for (size_t i = 0; i < j->n_choices; i++)
+        completion += j->choices[i].generated, reasoning += j->choices[i].reasoning;
     wf_json_print(out,
                   "{'prompt_tokens':%zu,'completion_tokens':%zu,'total_tokens':%zu,'prompt_tokens_details':{'cached_"
-                  "tokens':%zu}}",
+                  "tokens':%zu}",
                   prompt, completion, prompt + completion, cached);
+    if (j->params.thoughts) wf_json_print(out, ",'completion_tokens_details':{'reasoning_tokens':%zu}", reasoning);
+    wf_text_add(out, "}", 1);
 }
 
 /* ---- calls of tools -------------------------------------------------------------------------------------- */
@@ -122,6 +125,7 @@ static void write_choices(wf_job *j)
     for (size_t i = 0; i < j->n_choices && !j->out.failed && has_room(j, made_of); i++) {
         wf_choice *c = &j->choices[i];
         for (size_t t = 0; t < c->n_tokens; t++) c->generated += !c->tokens[t].prompt;
+        wf_blocks_count(c, c->text ? c->text : "", c->n_text, c->tokens, c->n_tokens);
         c->cached = c->end.n_cached;
         wf_json_comma(&j->out);
         if (!j->route->api->put_reply) {

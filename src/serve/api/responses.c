@@ -253,8 +253,8 @@ static void responses_put_usage(const wf_choice *c, wf_text *out)
     size_t input = c->job->params.prompts[0].n;
     wf_json_print(out,
                   "{'input_tokens':%zu,'input_tokens_details':{'cached_tokens':%zu},'output_tokens':%zu,"
-                  "'output_tokens_details':{'reasoning_tokens':0},'total_tokens':%zu}",
-                  input, c->cached, c->generated, input + c->generated);
+                  "'output_tokens_details':{'reasoning_tokens':%zu},'total_tokens':%zu}",
+                  input, c->cached, c->generated, c->reasoning, input + c->generated);
 }
 
 /* status NULL: as it has ended. */

@@ -190,6 +190,7 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
 {
     if (!c->opened) open_choice(j, c);
     for (size_t i = 0; i < p->n_tokens; i++) c->generated += !p->tokens[i].prompt;
+    wf_blocks_count(c, p->text, p->n_text, p->tokens, p->n_tokens);
     if (!p->n_text && !p->n_tokens && !p->done) return;
     if (j->route->api->put_reply || wf_params_in_parts(&j->params)) {
         write_in_parts(j, c, p);
