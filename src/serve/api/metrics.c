@@ -277,11 +277,8 @@ static void print_server(page *p)
     print_one(p, "num_bodies_waiting", "gauge", "Large requests that wait to be read.", wf_work_waiting(s));
 }
 
-/* What its requests have come to. */
-static void print_requests(page *p)
+static void print_counts(page *p, const wf_metrics *m)
 {
-    wf_metrics *m = &p->model->metrics;
-    pthread_mutex_lock(&m->lock);
     print_one(p, "prompt_tokens_total", "counter", "Prompt tokens.", (double)m->prompt_tokens);
     print_one(p, "generation_tokens_total", "counter", "Generated tokens.", (double)m->generation_tokens);
     print_one(p, "requests_started_total", "counter",
@@ -294,6 +291,15 @@ static void print_requests(page *p)
         print_line(p, "request_success_total", "", "finished_reason", finishes[i], (double)m->finished[i]);
     for (size_t h = 0; h < WF_N_HISTS; h++)
         print_hist(p, hists[h].name, hists[h].help, hists[h].bounds, WF_HIST_BUCKETS, m->counts[h], m->sums[h]);
+}
+
+/* What its requests have come to; of one that is not loaded, and never was asked for, there is nothing. */
+static void print_requests(page *p, bool ready)
+{
+    wf_metrics *m = &p->model->metrics;
+    pthread_mutex_lock(&m->lock);
+    bool any = ready || m->started;
+    if (any) print_counts(p, m);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -304,7 +310,7 @@ void wf_metrics_print(wf_server *s, wf_text *out)
     while ((p.model = wf_served_next(s, p.model))) {
         bool ready = wf_served_hold(p.model);
         if (ready) print_engine(&p);
-        if (ready || p.model->metrics.started) print_requests(&p); /* of one that was never wanted there is nothing */
+        print_requests(&p, ready);
         if (ready) wf_served_drop(p.model, false);
     }
     p.model = s->models.several ? NULL : s->models.usual;

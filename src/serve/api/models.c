@@ -182,8 +182,8 @@ static bool take_alone(wf_job *j, wf_served *m, bool file)
     struct weft_model_params p = {.path = path, .vocab_only = true};
     wf_served *alone = j->served = wf_calloc(1, sizeof *alone);
     if (!alone) return wf_refuse(&j->refusal, 500, "", "out of memory");
-    *alone = (wf_served){.server = m->server, .names = m->names, .n_names = m->n_names, .name = m->name, .file = m->file,
-                         .file_bytes = m->file_bytes, .changed = m->changed};
+    *alone = (wf_served){.server = m->server, .names = m->names, .n_names = m->n_names, .name = m->name,
+                         .file = m->file, .file_bytes = m->file_bytes, .changed = m->changed};
     wf_keeper_path(m, path);
     if (file && weft_model_open(&p, &model))
         return wf_refuse(&j->refusal, 500, "model", "the model '%.80s' cannot be opened: %s", m->name,

@@ -295,8 +295,8 @@ bool wf_ollama_tags(wf_job *j, wf_text *out)
 /* One that stays for ever expires a day after whoever asks. */
 static int64_t ollama_expires(const wf_job *j, const wf_served *s)
 {
-    uint64_t idle = wf_now_ns() - s->used_ns, left = s->keep_ns - WF_MIN(s->keep_ns, idle);
-    return j->created + (!s->file || s->keep_ns == UINT64_MAX ? 86400 : (int64_t)(left / 1000000000u));
+    uint64_t used = s->used_ns, keep = s->keep_ns, idle = wf_now_ns() - used, left = keep - WF_MIN(keep, idle);
+    return j->created + (!s->file || keep == UINT64_MAX ? 86400 : (int64_t)(left / 1000000000u));
 }
 
 /* With what `weft ps` shows of those that are loaded. */

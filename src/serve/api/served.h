@@ -26,6 +26,9 @@ struct wf_served {
     atomic_uint in_flight; /* sequences submitted and not done */
     atomic_uint progress;  /* of loading it, in thousandths */
     atomic_uint n_waiting;
+    atomic_uint_fast64_t used_ns, keep_ns; /* how long it stays when idle */
+    atomic_uint_fast64_t file_bytes;       /* of its files, */
+    atomic_int_fast64_t changed;           /* and when they were, in seconds since 1970 */
     /* Under models.lock: */
     enum wf_served_state state;
     wf_job *waiting; /* n_waiting, in the order in which they came */
@@ -36,9 +39,7 @@ struct wf_served {
     bool leaves; /* it goes as soon as nobody holds it, */
     bool closed; /* and until then nobody more takes it */
     uint64_t turn; /* among those that are to be loaded; 0: it is not */
-    uint64_t used_ns, keep_ns; /* how long it stays when idle */
-    uint64_t bytes, file_bytes; /* of memory, and of its files */
-    int64_t changed;
+    uint64_t bytes; /* of memory */
     char failure[400]; /* why it could not be loaded the last time; "": it could */
 };
 
