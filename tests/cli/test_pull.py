@@ -100,6 +100,23 @@ class Whole(TestCase):
         r = cli.weft("run", "-hf", "org/None", "-p", "x", *FAST, env=self.env)
         self.assertEqual((r.code, r.out), (RUNTIME, b""), r.err)
 
+    def test_served_by_its_place(self):
+        """--models -hf fetches it into the folder that is served, and loads it at the start."""
+        self.hub.repos["org/Story-GGUF"] = {"story-Q4_K_M.gguf": pathlib.Path(DEMO).read_bytes()}
+        p = subprocess.Popen(cli.argv("serve", "--models", "-hf", "org/Story-GGUF", "--port", 0, *cli.CPU, *FAST), env={**os.environ, **self.env},
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(p.communicate)
+        self.addCleanup(p.kill)
+        lines = []
+        while not lines or "is ready on" not in lines[-1]:
+            lines.append(p.stderr.readline().decode())
+            self.assertTrue(lines[-1], lines)
+        self.assertIn("story-Q4_K_M is ready on", lines[-1])
+        port = re.search(r"http://127.0.0.1:(\d+)", "".join(lines)).group(1)
+        self.assertRegex(self.ok("ps", "--port", port).text, r"(?m)^story-Q4_K_M +[\d.]+ MiB ")
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(60), 0)
+
     def test_as_people_type_it(self):
         q4, q8, deep = gguf(3000, 1), gguf(2000, 2), gguf(1000, 3)
         self.hub.repos["org/repo"] = {"m.Q4_K_M.gguf": q4, "m.q8_0.gguf": q8, "sub dir/m-UD-IQ2_M.gguf": deep}
