@@ -19,10 +19,10 @@ def pieces(text, size):
     return [text[i:i + size] for i in range(0, len(text), size)]
 
 
-def write(path, answers, control=(), size=3, meta={}, likely={}):
+def write(path, answers, control=(), size=3, meta={}, likely={}, kind=3):
     """meta: more metadata. answers: by letter, a list of texts, each in tokens of its own, or of those of `control`, where it is one of them. likely:
     by letter, tokens that may follow, the likeliest first."""
-    texts, output, types = list(control), np.zeros((WIDTH, WIDTH), np.float32), [3] * len(control)
+    texts, output, types = list(control), np.zeros((WIDTH, WIDTH), np.float32), [kind] * len(control)
     first = BYTES + 256
     for letter, parts in answers.items():
         last = BYTES + ord(letter)

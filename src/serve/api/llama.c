@@ -23,20 +23,39 @@ static const struct marks {
 
 typedef struct fill { /* a prompt as it grows */
     const wf_job *job;
+    const struct marks *marks;
     wf_text *out;
     size_t bytes;
     bool ok;
     wf_http_error *r;
 } fill;
 
-/* The control token that this text is; -1: none. */
+/* The token that this text is; -1: none. Some models call it a control token, others only one that was added. */
 static int32_t infill_mark_of(const wf_served *s, const char *text)
 {
     int32_t *ids = NULL, id = -1;
     size_t n = 0;
     if (text && !weft_tokenize(s->model, text, strlen(text), WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n) && n == 1) id = ids[0];
     weft_free(ids);
-    return id >= 0 && !weft_token_text(s->model, id, WEFT_TEXT_HIDE_SPECIAL, NULL, 0) ? id : -1;
+    return id;
+}
+
+static bool infill_begins_with(const char *text, size_t len, const char *mark)
+{
+    size_t n = mark ? strlen(mark) : 0;
+    return n && n <= len && !memcmp(text, mark, n);
+}
+
+/* How much of a text may be tokenised at once: up to behind the first character of a mark, which tokenizers find in any
+ * text where it is no control token. */
+static size_t infill_part_of(const struct marks *m, const char *text, size_t len)
+{
+    const char *const all[] = {m->prefix, m->suffix, m->middle, m->repository, m->file};
+    for (size_t i = 0; i < len; i++)
+        for (size_t k = 0; k < WF_LEN(all); k++)
+            if (infill_begins_with(text + i, len - i, all[k]))
+                return i + WF_MAX(wf_utf8_len(text + i, len - i), (size_t)1);
+    return len;
 }
 
 static void infill_add_id(fill *f, int32_t id)
@@ -56,8 +75,6 @@ static bool infill_add_mark(fill *f, const char *text)
 static void infill_add_text(fill *f, const char *text, size_t len)
 {
     const wf_served *s = f->job->served;
-    int32_t *ids = NULL;
-    size_t n = 0;
     uint64_t most;
     f->bytes += len;
     if (!f->ok || !len) return;
@@ -66,10 +83,17 @@ static void infill_add_text(fill *f, const char *text, size_t len)
         f->ok = wf_refuse(f->r, 400, "input_prefix",
                           "the texts have %zu bytes and more, but at most %llu fit the context of %u tokens", f->bytes,
                           (unsigned long long)most, s->context);
-    } else if (weft_tokenize(s->model, text, len, WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL, &ids, &n))
-        f->ok = wf_refuse(f->r, 400, "input_prefix", "a text cannot be turned into tokens: %s", wf_last_error());
-    for (size_t i = 0; i < n; i++) infill_add_id(f, ids[i]);
-    weft_free(ids);
+    }
+    for (size_t at = 0, part; f->ok && at < len; at += part) {
+        const unsigned flags = WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL;
+        int32_t *ids = NULL;
+        size_t n = 0;
+        part = infill_part_of(f->marks, text + at, len - at);
+        if (weft_tokenize(s->model, text + at, part, flags, &ids, &n))
+            f->ok = wf_refuse(f->r, 400, "input_prefix", "a text cannot be turned into tokens: %s", wf_last_error());
+        for (size_t i = 0; i < n; i++) infill_add_id(f, ids[i]);
+        weft_free(ids);
+    }
 }
 
 static void infill_add_string(fill *f, const wf_json *v, const char *name)
@@ -120,7 +144,7 @@ bool wf_infill_put(wf_job *j, const wf_json *prefix, const wf_json *suffix, cons
 {
     const struct weft_model_info *info = weft_model_info(j->served->model);
     const struct marks *m = infill_find_marks(j->served);
-    fill f = {.job = j, .out = out, .ok = true, .r = &j->refusal};
+    fill f = {.job = j, .marks = m, .out = out, .ok = true, .r = &j->refusal};
     int32_t *ids = NULL;
     size_t n = 0;
     if (!m)
