@@ -237,6 +237,22 @@ class Memory(unittest.TestCase):
         self.assertEqual(s.states()["tiny"], "loaded")  # nothing went for it
         self.assertEqual(s.end()[0], 0)
 
+    def test_one_whose_engine_fails(self):
+        """Its weights are written to while they are used: it fails, as a server of it alone would, and is loaded again; the other goes on."""
+        s = Folder()
+        shutil.copy(cli.data("stories260K.gguf"), s.path("small.gguf"))
+        s.wait(lambda: s.complete(model="small").status == 200, "it is found")
+        want = [s.complete(model=name).text for name in ("small", "beta")]
+        with open(s.path("small.gguf"), "r+b") as f:
+            byte = f.read(1)
+            f.seek(0)
+            f.write(byte)
+        statuses = [s.complete(model="small").status]
+        s.wait(lambda: statuses.append(s.complete(model="small").status) or statuses[-1] == 200, "it is loaded again")
+        self.assertIn(500, statuses)
+        self.assertEqual([s.complete(model=name).text for name in ("small", "beta")], want)
+        self.assertEqual((s.loads("small"), s.loads("beta"), s.end()[0]), (2, 1, 0))
+
     def test_idle_ones_sleep(self):
         s = Folder("--sleep-idle", 1, first=("beta",))
         s.until_states({"alpha": "unloaded", "beta": "loaded"})  # at the start

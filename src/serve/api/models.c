@@ -231,18 +231,21 @@ static bool has_place(const wf_job *j, const wf_served *m)
     return wf_places_allow(2 * (size_t)j->server->p.max_queue, all, own, 1);
 }
 
+/* Unless it has been given up meanwhile, which nobody would tell it of. */
 static void enqueue(wf_job *j, wf_served *m)
 {
     wf_job **at = &m->waiting;
+    pthread_mutex_lock(&j->lock);
+    bool wanted = !j->abort;
+    j->sleeps = wanted;
+    pthread_mutex_unlock(&j->lock);
+    if (!wanted) return;
     while (*at) at = &(*at)->next_waiting;
     *at = j;
     j->next_waiting = NULL;
     j->waits = true;
     atomic_fetch_add(&m->n_waiting, 1);
     if (!m->turn) m->turn = ++m->server->models.turns;
-    pthread_mutex_lock(&j->lock);
-    j->sleeps = true;
-    pthread_mutex_unlock(&j->lock);
     pthread_cond_signal(&m->server->models.news);
 }
 
