@@ -437,6 +437,7 @@ weft_status wf_cl_reserve(wf_queue *, uint64_t *bytes);
 weft_status wf_cl_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_flush(wf_queue *);
 weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
+weft_status wf_cl_poll(wf_event *, bool *done);
 weft_status wf_cl_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 /* Puts one launch in a queue; of c only waits, signal and groups count. */
 weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);

@@ -117,6 +117,7 @@ static const wf_dev_fns fns = {
     .mark = wf_cl_mark,
     .flush = wf_cl_flush,
     .wait = wf_cl_wait,
+    .poll = wf_cl_poll,
     .times = wf_cl_event_times,
     .variants = wf_cl_variants,
     .supports = wf_cl_supports,

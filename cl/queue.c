@@ -245,6 +245,23 @@ weft_status wf_cl_wait(wf_event *ev, uint32_t timeout_ms)
     return WEFT_OK;
 }
 
+weft_status wf_cl_poll(wf_event *ev, bool *done)
+{
+    cl_ev *e = (cl_ev *)ev;
+    cl_dev *d = (cl_dev *)ev->dev;
+    cl_int status = CL_COMPLETE;
+    WF_TRY(wf_cl_check_lost(d));
+    if (e->ev) {
+        WF_TRY(flush_queue_of(d, e));
+        cl_int err = clGetEventInfo(e->ev, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+        if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clGetEventInfo");
+        if (status < 0) return wf_cl_fail(d, status, "a command failed on the device");
+    }
+    /* for the synchronisation, and the times */
+    if (status == CL_COMPLETE) WF_TRY(wf_cl_wait(ev, 0));
+    return *done = status == CL_COMPLETE, WEFT_OK;
+}
+
 /* ---- commands ------------------------------------------------------------------------------------------ */
 
 weft_status wf_cl_write(wf_queue *queue, wf_buf *buf, uint64_t off, const void *src, uint64_t size,

@@ -174,6 +174,7 @@ weft_status wf_cpu_launch(wf_queue *, const wf_call *, const wf_bound *);
 weft_status wf_cpu_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cpu_flush(wf_queue *);
 weft_status wf_cpu_wait(wf_event *, uint32_t);
+weft_status wf_cpu_poll(wf_event *, bool *done);
 void wf_cpu_resume(wf_dev *);
 /* Is the device lost, with a call of it still under way? What that reads and writes must stay. */
 bool wf_cpu_still_runs(const wf_cpu_dev *);

@@ -239,6 +239,7 @@ static const wf_dev_fns fns = {
     .mark = wf_cpu_mark,
     .flush = wf_cpu_flush,
     .wait = wf_cpu_wait,
+    .poll = wf_cpu_poll,
     .resume = wf_cpu_resume,
     .times = wf_cpu_event_times,
     .variants = list_variants,

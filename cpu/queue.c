@@ -311,6 +311,16 @@ weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)
     return atomic_load(&dev->skip) ? wf_fail(WEFT_ERR_CANCELLED, "cpu: nobody wanted the work any more") : WEFT_OK;
 }
 
+weft_status wf_cpu_poll(wf_event *ev, bool *done)
+{
+    wf_cpu_event *e = (wf_cpu_event *)ev;
+    wf_cpu_dev *dev = (wf_cpu_dev *)ev->dev;
+    if (!wf_cpu_event_due(e, e->armed)) return WEFT_OK;
+    WF_TRY(wf_cpu_check(dev)); /* commands that were skipped have ended, too */
+    if (atomic_load(&dev->skip)) return wf_fail(WEFT_ERR_CANCELLED, "cpu: nobody wanted the work any more");
+    return *done = true, WEFT_OK;
+}
+
 weft_status wf_cpu_event_times(wf_event *ev, uint64_t *begin, uint64_t *end)
 {
     const wf_cpu_event *e = (const wf_cpu_event *)ev;

@@ -385,6 +385,7 @@ typedef struct wf_dev_fns {
 sending, receiving or reducing `bytes` bytes costs; there is no other process yet, so nothing moves */
     weft_status (*flush)(wf_queue *);
     weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
+    weft_status (*poll)(wf_event *, bool *done);
     void (*resume)(wf_dev *); /* optional, see wf_resume */
     weft_status (*times)(wf_event *, uint64_t *begin, uint64_t *end); /* optional, see wf_event_times */
 
@@ -556,6 +557,8 @@ weft_status wf_mark(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_eve
 weft_status wf_transfer(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 weft_status wf_flush(wf_queue *);
 weft_status wf_wait(wf_event *, uint32_t timeout_ms);
+/* Is it complete? Does not wait. As of wf_wait, WEFT_ERR_CANCELLED: results are void. */
+weft_status wf_poll(wf_event *, bool *done);
 /* fn (NULL: nobody) says whether nobody wants any more what is in flight. A backend with resume asks it now and then
  * while the host waits, in wf_wait or for room in a queue. From then on what the queues hold is not run to its end: its
  * events fire, its results are void, and wf_wait returns WEFT_ERR_CANCELLED, until wf_resume, which is called with

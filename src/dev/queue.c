@@ -168,6 +168,13 @@ weft_status wf_wait(wf_event *ev, uint32_t timeout_ms)
     return wf_dev_note(ev->dev, ev->dev->fns->wait(ev, timeout_ms));
 }
 
+weft_status wf_poll(wf_event *ev, bool *done)
+{
+    *done = false;
+    WF_TRY(wf_dev_usable(ev->dev, "poll"));
+    return wf_dev_note(ev->dev, ev->dev->fns->poll(ev, done));
+}
+
 void wf_dev_stop_by(wf_dev *dev, wf_stop_fn fn, void *user)
 {
     dev->unwanted = fn;

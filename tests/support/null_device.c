@@ -72,7 +72,7 @@ static bool is_due(enum wf_null_slot slot, const wf_queue *q)
 static weft_status count_call(enum wf_null_slot slot, const wf_queue *q)
 {
     static const char *const names[] = {"open", "buffer", "queue", "event", "write", "read",
-                                        "fill", "submit", "mark",  "transfer", "flush", "wait",  "bind"};
+                                        "fill", "submit", "mark",  "transfer", "flush", "wait",  "poll", "bind"};
     if (!is_due(slot, q) || !state.c.status) return WEFT_OK;
     return wf_fail(state.c.status, "null device: injected failure of %s", names[slot]);
 }
@@ -260,6 +260,16 @@ static weft_status null_wait(wf_event *e, uint32_t timeout_ms)
     return WEFT_OK;
 }
 
+/* Each look takes a microsecond, so that who only looks sees the end, too. */
+static weft_status null_poll(wf_event *e, bool *done)
+{
+    null_dev *dev = (null_dev *)e->dev;
+    uint64_t at = ((null_event *)e)->at;
+    WF_TRY(count_call(WF_NULL_POLL, NULL));
+    dev->now += at > dev->now ? 1000 : 0;
+    return *done = at <= dev->now, WEFT_OK;
+}
+
 /* On the fake clock. Nobody may want those of a mark, which other devices do not know. */
 static weft_status null_times(wf_event *e, uint64_t *begin, uint64_t *end)
 {
@@ -323,7 +333,7 @@ static const wf_dev_fns fns = {
     .close = null_close, .buf_create = null_buf_create, .host_create = null_buf_create, .buf_destroy = null_buf_destroy,
     .queue_create = null_queue_create, .queue_destroy = null_queue_destroy, .event_create = null_event_create,
     .event_destroy = null_event_destroy, .write = null_write, .read = null_read, .fill = null_fill,
-    .submit = null_submit, .mark = null_mark, .transfer = null_transfer, .flush = null_flush, .wait = null_wait,
+    .submit = null_submit, .mark = null_mark, .transfer = null_transfer, .flush = null_flush, .wait = null_wait, .poll = null_poll,
     .times = null_times, .variants = null_variants, .supports = null_supports, .rank = null_rank, .bind = null_bind,
 };
 

@@ -19,6 +19,7 @@ enum wf_null_slot {
     WF_NULL_TRANSFER,
     WF_NULL_FLUSH,
     WF_NULL_WAIT,
+    WF_NULL_POLL,
     WF_NULL_BIND,
     WF_NULL_ANY,
     WF_NULL_N_SLOTS

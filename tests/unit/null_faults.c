@@ -45,6 +45,8 @@ static weft_status work(run *r)
     WF_TRY(wf_read(r->q[1], r->y, 0, host, sizeof host, NULL, 0, NULL));
     WF_TRY(wf_transfer(r->q[1], 4096, &r->done[0], 1, NULL));
     WF_TRY(wf_flush(r->q[1]));
+    bool ended;
+    WF_TRY(wf_poll(r->done[1], &ended));
     WF_TRY(wf_wait(r->done[1], 100));
     return wf_finish(r->q[1]);
 }
