@@ -12,6 +12,8 @@ struct weft_debug {
     bool poison;            /* fill KV pages with NaN before use */
     bool check_calls;       /* check operands and shapes of each call of each step, not only at start-up */
     bool draft_always;      /* verify drafts (weft_engine_params.draft_tokens) also where that is slower */
+    bool kv_store_always;   /* KV blocks go to the tier below when they are computed, not when they are seen again */
+    bool kv_load_always;    /* and come back also where computing them is expected to be faster */
     uint64_t reserved[8];
 };
 

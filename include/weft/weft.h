@@ -267,7 +267,8 @@ struct weft_budget {
     uint32_t steady_tokens;            /* while steps have at most this many tokens, as when all sequences decode, */
     uint64_t steady_kv_tokens;         /* the KV cache holds this many */
     const char *n_seqs_from; /* why n_seqs is what it is, for people: "as many whole contexts as the KV cache holds" */
-    uint64_t reserved[7];
+    uint64_t kv_host, kv_disk; /* bytes of the host's memory below the KV cache, and of the file below that */
+    uint64_t reserved[5];
 };
 /* Computes the memory that an engine with these parameters needs, on a device with buffers large enough for the unified
  * pool. Assumes steps of 512 tokens if p->max_batched_tokens is 0; the device may have another default. WEFT_ERR_ARG
@@ -436,7 +437,15 @@ struct weft_engine_params {
                               what its text said before and verified in one step, at most 64; 0: none. The tokens that
                               come are those that would have come without. Drafts are verified where that is faster, as
                               far as steps have shown */
-    uint64_t reserved[6];
+    uint64_t kv_host; /* bytes of host memory below the KV cache, pinned where the device has such, taken at the start:
+                         blocks that the KV cache has no room for are found there by prompts that begin alike, which
+                         load them where that is faster than computing them. Blocks are stored there when they are
+                         seen for the second time. 0: none. Not with no_prefix */
+    const char *kv_disk; /* a file below that, of at most kv_disk_bytes, which keeps blocks over restarts and for this
+                            process alone; created with a secret beside it (".secret"), without which nobody can put a
+                            block there. Blocks of another model, device, or build of weft are not found. NULL: none */
+    uint64_t kv_disk_bytes;
+    uint64_t reserved[3];
 };
 
 /* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will
@@ -581,13 +590,14 @@ struct weft_request_params {
     void *user;                  /* for on_event */
     bool pull;                   /* keep the events for weft_next; without on_event */
     bool no_prefix;              /* neither find its prompt's beginning in the prefix cache nor leave anything there */
-    uint64_t cache_salt;         /* only requests of the same number find each other's prompts in the prefix cache */
+    const char *cache_salt;      /* only requests of the same salt find each other's prompts in the prefix cache; of */
+    size_t cache_salt_len;       /* so many bytes; 0: that of all requests without a salt */
     enum weft_grammar grammar;   /* what cannot be kept to the letter is WEFT_ERR_UNSUPPORTED, with its name */
     const char *grammar_text;    /* the schema, pattern, list or rules, of grammar_len bytes; 0: up to its zero byte */
     size_t grammar_len;
     const char *grammar_after;   /* the answer is free up to this text, such as the end of thoughts; NULL: not at all */
     const char *grammar_unless;  /* one that begins with this text, such as a call of a tool, is free; NULL: none is */
-    uint64_t reserved[2];
+    uint64_t reserved[1];
 };
 
 /* Queues a request and returns at once; the queue has no limit. Copies everything it needs from p. *out stays valid
@@ -662,6 +672,22 @@ struct weft_stats {
     uint64_t reserved[5];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
+/* Floors below the KV cache, each with what was moved between it and the floor above. Zero: it does not exist. */
+enum weft_tier { WEFT_TIER_HOST, WEFT_TIER_DISK, WEFT_N_TIERS };
+struct weft_tier_stats {
+    uint64_t bytes, used_bytes;           /* its size, and what holds blocks */
+    uint64_t stored_bytes, loaded_bytes;  /* blocks that came down, and went up */
+    uint64_t store_ns, load_ns;           /* sums over copies, each until its end was seen */
+    uint64_t queries, hits;               /* of HOST: prompt tokens looked up below the KV cache, and loaded */
+    uint64_t dropped;                     /* blocks that were to be stored, for which there was no room */
+    uint64_t failed;                      /* copies that failed or were broken off, and loads that were given up: all
+                                             was computed instead */
+    uint64_t evicted;                     /* blocks whose place others have taken */
+    uint64_t reserved[5];
+};
+/* A copy; thread-safe. WEFT_ERR_ARG: no such tier. */
+WEFT_API enum weft_status weft_engine_tier_stats(const struct weft_engine *e, enum weft_tier tier,
+                                                 struct weft_tier_stats *out);
 /* Layers whose attention uses the asynchronous softmax, in ascending order; of each the rows (query and head) computed
  * so, and how many of these were recomputed, its part of softmax_recomputed. Writes the first `cap` to all arrays, or
  * to none if one is NULL, and returns how many there are. Rows count when a step is submitted, so they are ahead by

@@ -60,11 +60,17 @@ typedef struct wf_load_opts {
 } wf_load_opts;
 
 /* Values of all options of all commands; zero: not set. */
+typedef struct wf_place { /* a file, and how large it may become */
+    char path[PATH_MAX];
+    uint64_t bytes; /* 0: none */
+} wf_place;
+
 typedef struct wf_opts {
     bool help, quiet, verbose;
     const char *model, *prompt, *file;
     struct weft_engine_params engine; /* -c, -t and the device and testing groups write here */
     struct weft_debug debug;          /* the same; wf_open_engine adds it */
+    wf_place kv_disk;
     struct weft_sampling sampling;
     int32_t n_predict;
     bool ignore_eos, chat, raw, hide_thoughts;
@@ -138,6 +144,7 @@ enum wf_opt_kind {
     WF_OPT_LIST, /* wf_list */
     WF_OPT_REALS, /* wf_reals; "inf" where max is infinite */
     WF_OPT_WORDS, /* wf_words */
+    WF_OPT_PLACE, /* wf_place: PATH:SIZE */
 };
 
 /* One option, used for both parsing and help. */

@@ -243,6 +243,7 @@ void wf_batching_defaults(const wf_opts *o, const struct weft_model *m, struct w
 {
     if (!p->context) p->context = wf_context_of(o, m);
     if (!p->memory_utilization) p->memory_utilization = DEFAULT_UTILIZATION;
+    if (o->kv_disk.bytes) p->kv_disk = o->kv_disk.path, p->kv_disk_bytes = o->kv_disk.bytes;
 }
 
 struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes)

@@ -85,6 +85,12 @@ static const wf_opt batching[] = {
      "most tokens in a step (default: as `weft tune` measured, else 1024 on GPUs and 512 elsewhere; for the policies "
      "orca and request the context length)",
      WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
+    {0, "kv-host", "SIZE",
+     "host memory below the KV cache, e.g. 16G: blocks that it has no room for stay there, for prompts that begin "
+     "alike (default: none)",
+     WF_OPT_SIZE, AT(engine.kv_host), 1, 0x1p63},
+    {0, "kv-disk", "PATH:SIZE",
+     "a file below that, which keeps blocks over restarts, e.g. /var/cache/kv:100G (default: none)", WF_OPT_PLACE, AT(kv_disk)},
     {0, "no-prefix-cache", NULL, "do not reuse the KV cache of common prompt prefixes", WF_OPT_FLAG,
      AT(engine.no_prefix)},
 };

@@ -166,6 +166,12 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
            (uint64_t)b.contexts * b.context > b.kv_tokens ? " with attention windows" : "");
     printf("                 and %s while steps have at most %u tokens\n", WF_HUMAN(b.steady_kv_tokens, false),
            b.steady_tokens);
+    if (b.kv_host)
+        printf("                 below it %s of host memory hold %s tokens\n", WF_HUMAN(b.kv_host, true),
+               WF_HUMAN(b.kv_host / b.kv_bytes_per_token, false));
+    if (b.kv_disk)
+        printf("                 and %s of disk %s tokens\n", WF_HUMAN(b.kv_disk, true),
+               WF_HUMAN(b.kv_disk / b.kv_bytes_per_token, false));
     uint64_t least = least_memory(o, m, b.context);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     for (size_t i = 0; i < n; i++) {
@@ -335,6 +341,9 @@ static const wf_opt rows[] = {
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE", "size of the KV cache, for the estimate (default: as of `weft serve`)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
+    {0, "kv-host", "SIZE", "host memory below the KV cache (default: none)", WF_OPT_SIZE, AT(engine.kv_host), 1,
+     0x1p63},
+    {0, "kv-disk", "PATH:SIZE", "a file below that (default: none)", WF_OPT_PLACE, AT(kv_disk)},
     {0, "gpu-memory-utilization", "PART",
      "most memory that a server takes of a GPU with memory of its own (default 0.9)", WF_OPT_REAL,
      AT(engine.memory_utilization), 0.01, 1},

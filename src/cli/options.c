@@ -143,6 +143,18 @@ static int set_number(const wf_command *c, const wf_opt *opt, const char *text, 
     return 0;
 }
 
+/* The path may have colons, too. */
+static int set_place(const wf_command *c, const wf_opt *opt, const char *text, wf_place *out)
+{
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    if (!n || n >= sizeof out->path || !read_size(colon + 1, &out->bytes) || !out->bytes)
+        return wf_usage(c, "%s%s: expected a file and its size, such as /var/cache/kv:100G, got '%s'", mark_of(opt),
+                        opt->name, text);
+    wf_copy(out->path, n + 1, text);
+    return 0;
+}
+
 static int set_value(const wf_command *c, const wf_opt *opt, const char *text, wf_opts *o)
 {
     void *at = (char *)o + opt->at;
@@ -161,6 +173,7 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
         if (!read_size(text, at) || !*(uint64_t *)at)
             return wf_usage(c, "%s%s: expected a size such as 512M or 4G, got '%s'", mark_of(opt), opt->name, text);
         return 0;
+    case WF_OPT_PLACE: return set_place(c, opt, text, at);
     case WF_OPT_REAL:
         if (!read_real(text, &v) || !isfinite(v) || v < opt->min || v > opt->max) return bad_value(c, opt, text);
         *(float *)at = (float)v;
@@ -182,6 +195,7 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
 void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap)
 {
     const void *at = (const char *)o + opt->at;
+    const wf_place *place = at;
     switch (opt->kind) {
     case WF_OPT_FLAG: snprintf(buf, cap, "%s", *(const bool *)at ? "on" : "off"); break;
     case WF_OPT_TEXT:
@@ -195,6 +209,7 @@ void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap)
         } /* fall through */
     case WF_OPT_U64:
     case WF_OPT_SIZE: snprintf(buf, cap, "%llu", (unsigned long long)*(const uint64_t *)at); break;
+    case WF_OPT_PLACE: snprintf(buf, cap, "%s:%llu", place->path, (unsigned long long)place->bytes); break;
     case WF_OPT_ZERO:
     case WF_OPT_REAL: snprintf(buf, cap, "%g", (double)*(const float *)at); break;
     default: wf_copy(buf, cap, "..."); /* lists */

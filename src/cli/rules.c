@@ -30,8 +30,8 @@ static const struct {
     {"bench throughput", "request-rate", "arrivals"},
     {"bench throughput", "arrivals", "request-rate|dataset-path"},
     {"info",
-     "ctx-size|max-num-seqs|kv-memory|gpu-memory-utilization|max-num-batched-tokens|policy|attention-windows|f16-"
-     "residual",
+     "ctx-size|max-num-seqs|kv-memory|kv-host|kv-disk|gpu-memory-utilization|max-num-batched-tokens|policy|"
+     "attention-windows|f16-residual",
      "model|shape|json"},
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},

@@ -196,7 +196,7 @@ static weft_status replan(struct weft_engine *e, wf_plans *plans)
     wf_batch_free(&e->batch);
     WF_TRY(wf_batch_init(&e->batch, l)); /* there may be more pages than before */
     e->stats.kv_pages = l->pages;
-    return WEFT_OK;
+    return wf_engine_use_tiers(e);
 }
 
 weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans)
@@ -214,6 +214,7 @@ static void unload(struct weft_engine *e)
     wf_sched_free(&e->sched);
     wf_batch_free(&e->batch);
     wf_exec_destroy(e->exec);
+    if (e->tiers.pool.n) wf_tiers_close(&e->tiers);
     wf_swaps_free(&e->swaps);
     wf_layout_free(&e->layout);
     if (e->dev) free_batches(e), wf_dev_close(e->dev);
@@ -402,6 +403,8 @@ static weft_status prepare(struct weft_engine *e, const struct weft_engine_param
     weft_status s = open_device(e, p);
     if (s == WEFT_OK) s = load(e, p);
     if (s == WEFT_OK && e->layout.ranges.missing) s = measure_ranges(e);
+    if (s == WEFT_OK) s = wf_engine_identify_kv(e, p);
+    if (s == WEFT_OK) s = wf_engine_open_tiers(e, p);
     if (s == WEFT_OK && p->timeline) s = wf_timeline_open(p->timeline, wf_exec_queues(e->exec), &e->timeline);
     /* last: only a plan that works replaces a file */
     if (s == WEFT_OK && p->dump_plan) s = wf_plans_save(&e->layout.plans, p->dump_plan);

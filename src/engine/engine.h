@@ -128,6 +128,14 @@ struct weft_request {
     char message[256];
 };
 
+/* kv_tiers.c: */
+weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engine_params *p); /* sets kv_base */
+weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine_params *p); /* after identify_kv */
+weft_status wf_engine_use_tiers(struct weft_engine *e); /* by a new scheduler and exec; without tiers nothing */
+void wf_engine_pause(struct weft_engine *e);            /* for a moment, while only copies run */
+void wf_engine_learn_compute(struct weft_engine *e, uint32_t tokens, uint64_t ns);
+void wf_engine_count_tiers(struct weft_engine *e); /* under lock */
+
 /* timeline.c: records what the engine and its device do. All functions accept NULL: no timeline. Times as wf_now_ns. */
 typedef struct wf_timeline wf_timeline;
 enum wf_track { WF_TRACK_ENGINE = 1, WF_TRACK_DEVICE, WF_TRACK_QUEUES /* one each */ };
@@ -166,6 +174,8 @@ struct weft_engine {
     wf_swaps swaps;
     wf_exec *exec;
     wf_sched sched;
+    wf_tiers tiers; /* pool.n 0: there are none */
+    wf_key kv_base; /* for which blocks of KV are: model, format and layout */
     wf_batch batch;
     uint32_t step_ms;
     uint32_t draft_tokens; /* most of a sequence; 0: none */
@@ -198,6 +208,7 @@ struct weft_engine {
     weft_status failed;            /* the device is lost: every request fails with this */
     char failure[256];
     struct weft_stats stats;
+    struct weft_tier_stats tier_stats[WEFT_N_TIERS];
     wf_exec_softmax *softmax;      /* [n_layer], of completed steps */
     /* with the peak rates of the device, once weft_timeline has measured them: it is asked for many steps */
     wf_machine machine;

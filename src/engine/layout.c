@@ -64,6 +64,11 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
             return wf_fail(WEFT_ERR_ARG, "%s %u: want 1 to %u", ranges[i].name, ranges[i].value, ranges[i].most);
     if (!(p->memory_utilization >= 0 && p->memory_utilization <= 1))
         return wf_fail(WEFT_ERR_ARG, "memory_utilization %g: want a number up to 1", (double)p->memory_utilization);
+    if ((p->kv_host || p->kv_disk) && p->no_prefix)
+        return wf_fail(WEFT_ERR_ARG, "kv_host and kv_disk keep what the prefix cache finds, which no_prefix turns off");
+    if (p->kv_disk && !p->kv_disk_bytes)
+        return wf_fail(WEFT_ERR_ARG, "kv_disk names %s, but kv_disk_bytes is 0: say how large it may become",
+                       p->kv_disk);
     return wf_layout_check_context(m, p->context);
 }
 
@@ -359,7 +364,7 @@ void wf_layout_budget(const wf_layout *l, struct weft_budget *out)
         .weights = wf_weights_bytes_on(&l->weights, l->dev),
             .activations = step + wf_states_bytes(x, hp->n_vocab, hp->n_layer), .kv = kv,
         .context = l->context, .max_batched_tokens = x->step_tokens, .n_seqs = x->seqs, .kv_bytes_per_token = token,
-            .kv_tokens = kv / token,
+            .kv_tokens = kv / token, .kv_host = wf_layout_kv_host(&l->params, page), .kv_disk = l->params.kv_disk_bytes,
         .contexts = wf_limits_guaranteed_pages(x) / wf_limits_held_pages(x),
             .steady_tokens = wf_limits_steady_tokens(x, x->seqs),
         .steady_kv_tokens = wf_limits_max_pages(x, x->seqs) * page / token};
@@ -368,6 +373,13 @@ void wf_layout_budget(const wf_layout *l, struct weft_budget *out)
     else if (x->seqs == MOST_SEQS) out->n_seqs_from = "the most by default";
     else if (x->seqs > out->contexts) out->n_seqs_from = "the least by default, for few fill their context";
     else out->n_seqs_from = "as many whole contexts as the KV cache holds";
+}
+
+uint64_t wf_layout_kv_host(const struct weft_engine_params *p, uint64_t page_bytes)
+{
+    enum { PASSING = 64 /* pages: as many as may be read and written at one time */ };
+    uint64_t bytes = p->kv_host || !p->kv_disk ? p->kv_host : PASSING * page_bytes;
+    return p->kv_host && p->kv_host < page_bytes ? p->kv_host : bytes / page_bytes * page_bytes;
 }
 
 static weft_status too_little(const wf_layout *l, const needs *n)

@@ -35,7 +35,7 @@ static uint8_t length_bucket(uint32_t n_prompt)
 }
 
 /* Allocates the token array for the greatest possible length. */
-static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t n)
+static weft_status set_tokens(struct weft_request *r, const struct weft_request_params *p, const int32_t *ids, size_t n)
 {
     const struct weft_engine *e = r->engine;
     uint64_t want = r->p.prefill_only ? n : r->p.max_tokens ? n + (uint64_t)r->p.max_tokens : e->layout.context;
@@ -47,7 +47,7 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
     r->seq.n_tokens = r->seq.n_prompt = r->n_prompt = (uint32_t)n;
     r->seq.priority = r->p.priority;
     r->seq.client_id = r->p.client;
-    r->seq.root = r->p.cache_salt ? r->p.cache_salt | WF_OWN_ROOT : 0;
+    r->seq.root = wf_key_root(&e->kv_base, p->cache_salt, p->cache_salt_len);
     r->seq.length_bucket = length_bucket((uint32_t)n);
     r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs;
     r->seq.no_logits = r->p.prefill_only;
@@ -63,7 +63,8 @@ static weft_status check_params(const struct weft_request_params *p, bool owned)
         const void *list;
     } lists[] = {{"prompt", p->prompt_len, p->prompt}, {"tokens", p->n_tokens, p->tokens},
                  {"stop_ids", p->n_stop_ids, p->stop_ids},
-                 {"stop", p->n_stop, p->stop}, {"bias", p->n_bias, p->bias}, {"show_ids", p->n_show_ids, p->show_ids}};
+                 {"stop", p->n_stop, p->stop}, {"bias", p->n_bias, p->bias}, {"show_ids", p->n_show_ids, p->show_ids},
+                 {"cache_salt", p->cache_salt_len, p->cache_salt}};
     WF_TRY(WF_UNUSED(p));
     for (size_t i = 0; i < WF_LEN(lists); i++)
         if (lists[i].n && !lists[i].list)
@@ -96,7 +97,7 @@ static weft_status copy_params(struct weft_request *r, const struct weft_request
     r->p = *p;
     r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL,
         r->p.show_ids = NULL, r->p.chat = NULL, r->p.grammar_text = NULL, r->p.grammar_after = NULL,
-        r->p.grammar_unless = NULL;
+        r->p.grammar_unless = NULL, r->p.cache_salt = NULL;
     r->p.ignore_eos &= !p->grammar; /* what is complete ends */
     WF_TRY(wf_constraint_init(&r->constraint, r->engine->model, p));
     if (p->pull) WF_TRY(wf_events_create(&r->events));
@@ -140,7 +141,7 @@ static weft_status create_request(struct weft_engine *e, const struct weft_reque
         wf_detokenizer_init(&r->detokenizer, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
         r->detokenizer.drop_space = n == 1 && ids[0] == e->model->info.bos && wf_token_adds_space(e->model->tokenizer);
         s = copy_params(r, p, ids, n);
-        if (s == WEFT_OK) s = set_tokens(r, ids, n);
+        if (s == WEFT_OK) s = set_tokens(r, p, ids, n);
     }
     free(ids);
     if (s == WEFT_OK) *out = r;

@@ -16,7 +16,7 @@
 
 bool wf_engine_busy(const struct weft_engine *e)
 {
-    return e->live != NULL || e->n_in_flight;
+    return e->live != NULL || e->n_in_flight || wf_tiers_busy(&e->tiers);
 }
 
 /* Takes the requests that arrived since the last step. After a failure reap_requests() ends them at once. */
@@ -72,7 +72,8 @@ bool wf_engine_unwanted(void *engine)
     for (const struct weft_request *r = e->live; r; r = r->next) {
         /* is something of it in flight, or do its KV pages depend on that: shared pages, and copies to the host? */
         const wf_seq *q = &r->seq;
-        bool runs = q->state == WF_SEQ_PREEMPTED || (q->state == WF_SEQ_RUNNING && (q->n_computed || q->n_scheduled));
+        bool runs = q->state == WF_SEQ_PREEMPTED ||
+            (q->state == WF_SEQ_RUNNING && (q->n_computed || q->n_scheduled || q->load));
         if (!atomic_load(&r->cancel) && runs) return false;
     }
     return true;
@@ -141,7 +142,8 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     e->stats.step_tokens_hist[bucket]++;
     pthread_mutex_unlock(&e->lock);
     wf_startup_step(&e->startup, step->start_ns, step->n_tokens);
-    if (step->decodes) {
+    if (!step->decodes) wf_engine_learn_compute(e, step->n_tokens, now - start);
+    else {
         bool alone = e->n_in_flight == 1 && step->start_ns >= e->completed_ns;
         wf_draft_timed(e, step->n_tokens, alone, now - start);
     }
@@ -183,6 +185,7 @@ void wf_engine_count(struct weft_engine *e)
     s->prefix_queries = e->sched.prefix_queries;
     s->prefix_hits = e->sched.prefix_hits;
     s->prefill_decode_ratio = wf_sched_ratio(&e->sched);
+    wf_engine_count_tiers(e);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -364,6 +367,7 @@ void wf_engine_step(struct weft_engine *e)
     take_inbox(e);
     reap_requests(e);
     while (wf_engine_unwanted(e)) complete_step(e); /* nothing waits behind it */
+    if (e->tiers.pool.n) wf_tiers_poll(&e->tiers, wf_now_ns());
     bool can_submit = !e->n_in_flight;
     if (e->n_in_flight && e->n_in_flight < WF_EXEC_DEPTH) {
         const wf_step *newest = in_flight(e, e->n_in_flight - 1);
@@ -372,7 +376,9 @@ void wf_engine_step(struct weft_engine *e)
         can_submit = !newest->have_logits && !newest->have_drafts && !ends_soon && !wf_draft_pays(e);
     }
     bool submitted = can_submit && submit_step(e);
+    if (e->tiers.pool.n) wf_tiers_begin(&e->tiers);
     wf_engine_count(e);
     if (e->n_in_flight && (!submitted || e->n_in_flight == WF_EXEC_DEPTH)) complete_step(e);
+    else if (!submitted && wf_tiers_busy(&e->tiers)) wf_engine_pause(e);
     wf_engine_count(e);
 }

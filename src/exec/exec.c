@@ -276,6 +276,7 @@ static weft_status drop_steps(wf_exec *e)
 {
     weft_status s = WEFT_ERR_CANCELLED;
     while (e->n_in_flight && s == WEFT_ERR_CANCELLED) s = wait_oldest(e);
+    wf_moves_void(e);
     wf_resume(e->dev);
     return s;
 }

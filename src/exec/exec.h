@@ -6,6 +6,7 @@
 
 #include "sample/sampler.h"
 #include "exec/memory.h"
+#include "mem/tiers.h"
 #include "exec/profile.h"
 #include "exec/program.h"
 
@@ -75,7 +76,11 @@ uint64_t wf_exec_page_bytes(const wf_exec *e);
 /* Copies a KV page to host memory on a queue of the caller's, beside steps, which must not write to the page meanwhile.
  * end: NULL, or of the last part. */
 weft_status wf_exec_read_page(wf_exec *e, wf_queue *q, int32_t page, void *host, wf_event *end);
-uint32_t wf_exec_queues(const wf_exec *e); /* how many it has */
+/* moves.c: copies of pages beside steps, for wf_tier_mover. Queues for them are there once they are opened. */
+weft_status wf_exec_open_moves(wf_exec *e);
+weft_status wf_exec_move(wf_exec *e, bool out, const wf_tier_copy *list, uint32_t n, uint32_t *ticket);
+enum wf_tier_moved wf_exec_moved(wf_exec *e, uint32_t ticket);
+uint32_t wf_exec_queues(const wf_exec *e); /* how many it has, those aside */
 /* Fills all KV pages with NaN (tests), or with small numbers, for measurements: untouched memory may be one page of
  * zeros, which caches hold. */
 weft_status wf_exec_poison(wf_exec *e);

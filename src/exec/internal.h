@@ -18,6 +18,12 @@ typedef struct wf_inflight {
     bool used[WF_MAX_QUEUES];
 } wf_inflight;
 
+/* A copy beside steps; its ticket is its place in the list. */
+typedef struct wf_exec_copy {
+    wf_event *end;
+    bool runs, is_void; /* is_void: the device has broken off what it copies */
+} wf_exec_copy;
+
 struct wf_exec {
     wf_dev *dev;
     const wf_graph *g;
@@ -42,6 +48,10 @@ struct wf_exec {
     wf_view inputs, states[WF_N_STATES];
     wf_region input_region, state_regions[WF_N_STATES];
     uint64_t input_bytes;
+    struct {
+        wf_queue *queues[2]; /* to the device, and to the host; NULL until they are opened */
+        wf_exec_copy list[WF_TIER_MOVES];
+    } moves;
     wf_exec_observer observer; /* or NULL */
     void *observer_user;
 };
@@ -55,6 +65,9 @@ typedef struct wf_submission {
     uint64_t upload_bytes;
 } wf_submission;
 
+/* moves.c: */
+void wf_moves_close(wf_exec *e);
+void wf_moves_void(wf_exec *e); /* the device breaks off what is in flight */
 /* inputs.c: packs the batch's arrays into the staging memory, and sets f->step.input_at and upload_bytes. */
 void wf_inputs_pack(wf_exec *e, wf_submission *now);
 /* What a step uploads that samples nothing, without the gaps between. */

@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t bucket_of(const wf_prefix *x, uint64_t parent, const int32_t *tokens)
+static uint32_t bucket_of(const wf_prefix *x, const wf_key *key)
 {
-    uint64_t h = wf_random(wf_hash_seed(), parent);
-    for (uint32_t i = 0; i < x->page_tokens; i++) h = wf_random(h, (uint32_t)tokens[i]);
-    return (uint32_t)(h % x->n_buckets);
+    return (uint32_t)(wf_key_hash(key) % x->n_buckets);
 }
 
 static const int32_t *tokens_of(const wf_prefix *x, int32_t page)
@@ -38,10 +36,10 @@ static void page_evicted(void *user, int32_t page)
     for (uint32_t i = 0; i < x->n_mates; i++)
         if (mates_of(x, page)[i] >= 0) wf_pages_uncache(x->pages, mates_of(x, page)[i]);
     wf_prefix_entry *e = &x->entries[page];
-    int32_t *at = &x->buckets[bucket_of(x, e->parent, tokens_of(x, page))];
+    int32_t *at = &x->buckets[bucket_of(x, &e->key)];
     while (*at != page) at = &x->entries[*at].next;
     *at = e->next;
-    e->block = 0;
+    e->cached = false;
 }
 
 /* Nobody has mates, and nobody is one. */
@@ -88,13 +86,12 @@ void wf_prefix_free(wf_prefix *x)
     *x = (wf_prefix){0};
 }
 
-int32_t wf_prefix_find(const wf_prefix *x, uint64_t parent, const int32_t *tokens, uint64_t *block)
+int32_t wf_prefix_find(const wf_prefix *x, const wf_key *key, const int32_t *tokens)
 {
-    int32_t page = x->buckets[bucket_of(x, parent, tokens)];
-    while (page >= 0 &&
-           (x->entries[page].parent != parent || memcmp(tokens_of(x, page), tokens, x->page_tokens * sizeof *tokens)))
+    int32_t page = x->buckets[bucket_of(x, key)];
+    while (page >= 0 && (!wf_key_same(&x->entries[page].key, key) ||
+                         memcmp(tokens_of(x, page), tokens, x->page_tokens * sizeof *tokens)))
         page = x->entries[page].next;
-    if (page >= 0) *block = x->entries[page].block;
     return page;
 }
 
@@ -114,16 +111,21 @@ static void add_mates(wf_prefix *x, int32_t page, const int32_t *mates)
     }
 }
 
-uint64_t wf_prefix_add(wf_prefix *x, uint64_t parent, const int32_t *tokens, const int32_t *pages)
+void wf_prefix_add(wf_prefix *x, const wf_key *key, const int32_t *tokens, const int32_t *pages)
 {
-    uint64_t block = 0;
-    int32_t found = wf_prefix_find(x, parent, tokens, &block), page = pages[0];
+    int32_t found = wf_prefix_find(x, key, tokens), page = pages[0];
     add_mates(x, found >= 0 ? found : page, pages + 1);
-    if (found >= 0) return block;
-    int32_t *bucket = &x->buckets[bucket_of(x, parent, tokens)];
+    if (found >= 0) return;
+    int32_t *bucket = &x->buckets[bucket_of(x, key)];
     memcpy(x->tokens + (size_t)page * x->page_tokens, tokens, x->page_tokens * sizeof *tokens);
-    x->entries[page] = (wf_prefix_entry){parent, ++x->last, *bucket};
+    x->entries[page] = (wf_prefix_entry){*key, *bucket, true};
     *bucket = page;
     wf_pages_cache(x->pages, page);
-    return x->last;
+}
+
+const int32_t *wf_prefix_holds(const wf_prefix *x, int32_t page, const wf_key *key, uint32_t table)
+{
+    int32_t first = !table ? page : x->mate_of[page];
+    if (first < 0 || (table && wf_prefix_mate(x, first, table) != page)) return NULL;
+    return x->entries[first].cached && wf_key_same(&x->entries[first].key, key) ? tokens_of(x, first) : NULL;
 }

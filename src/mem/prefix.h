@@ -1,23 +1,24 @@
 /* prefix: prefix caching. Finds full KV pages by their content, so that prompts with a common prefix share its pages
  * and a system prompt is computed once (as vLLM's automatic prefix caching and SGLang's RadixAttention do).
  *
- * K and V of a page depend on its tokens and on all tokens before them. A block id stands for "these tokens after that
- * parent block"; ids are never reused. A lookup hashes (parent id, tokens) and then compares both in full, so a hash
- * collision cannot return a wrong page. Shared pages are never written: a sequence computes its last, partial page in
- * a page of its own.
+ * K and V of a page depend on its tokens and on all tokens before them, for which its key stands (key.h). A lookup
+ * compares the key and the page's tokens. Shared pages are never written: a sequence computes its last, partial page
+ * in a page of its own.
  *
  * Not thread-safe: the engine's thread is the only user. */
 #ifndef WF_PREFIX_H
 #define WF_PREFIX_H
 
+#include "mem/key.h"
 #include "mem/kv_page.h"
 
 /* Where sequences have several page tables (kv_layout.h), the pages of the first one say which prefixes are cached.
  * Each has mates: those of the other tables with the same tokens, as far as they are cached. They leave with it, or
  * before. */
 typedef struct wf_prefix_entry { /* one per page */
-    uint64_t parent, block; /* block ids; block 0: the page is not cached */
-    int32_t next;           /* next page in the hash bucket; -1: the last */
+    wf_key key;
+    int32_t next; /* next page in the hash bucket; -1: the last */
+    bool cached;
 } wf_prefix_entry;
 
 typedef struct wf_prefix {
@@ -28,21 +29,20 @@ typedef struct wf_prefix {
     wf_prefix_entry *entries;
     int32_t *mates;  /* [pages, n_mates] of a cached page of the first table; -1: none */
     int32_t *mate_of; /* [pages] of a mate: whose; -1: it is none. Both NULL with one table */
-    uint64_t last;   /* block id */
 } wf_prefix;
 
 /* Installs itself as on_evict of `pages`, which must outlive it and must not move. */
 weft_status wf_prefix_init(wf_prefix *x, wf_pages *pages, uint32_t page_tokens, uint32_t n_tables);
 uint64_t wf_prefix_bytes(uint32_t pages, uint32_t page_tokens, uint32_t n_tables); /* of host memory that this takes */
-/* Finds the page with these page_tokens tokens after block `parent` (0, or another number that no block has: at the
- * start of the sequence) and sets *block to its id; -1 if it is not cached. Takes no reference. */
-int32_t wf_prefix_find(const wf_prefix *x, uint64_t parent, const int32_t *tokens, uint64_t *block);
+/* The page of this key, whose tokens are these page_tokens; -1: it is not cached. Takes no reference. */
+int32_t wf_prefix_find(const wf_prefix *x, const wf_key *key, const int32_t *tokens);
 /* The page of the other table with the tokens of a cached page of the first; -1: it is not cached. */
 int32_t wf_prefix_mate(const wf_prefix *x, int32_t page, uint32_t table);
-/* Caches pages[0], which now holds these tokens, and returns the block id. If another page has the same content, that
- * one stays cached, pages[0] does not, and the id is the same. Mates that it does not have yet are taken from
- * pages[1...]; -1: none. Copies the tokens. */
-uint64_t wf_prefix_add(wf_prefix *x, uint64_t parent, const int32_t *tokens, const int32_t *pages);
+/* Caches pages[0], which now holds these tokens. If another page has the same content, that one stays cached, and
+ * pages[0] does not. Mates that it does not have yet are taken from pages[1...]; -1: none. Copies key and tokens. */
+void wf_prefix_add(wf_prefix *x, const wf_key *key, const int32_t *tokens, const int32_t *pages);
+/* The tokens of a page that is cached as this block in this table; NULL: it is not. */
+const int32_t *wf_prefix_holds(const wf_prefix *x, int32_t page, const wf_key *key, uint32_t table);
 void wf_prefix_free(wf_prefix *x);
 
 #endif

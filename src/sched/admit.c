@@ -70,66 +70,6 @@ uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
 
 /* ---- admission ----------------------------------------------------------------------------------------------- */
 
-/* Of the first page of each, as far as they are cached: how many of the last found ones, and of the first, have
- * mates in a table. */
-typedef struct mates {
-    uint32_t first, last;
-} mates;
-
-/* Are the pages of the table there that the token after n pages reaches? */
-static bool has_reached_pages(const wf_sched *s, uint32_t table, const mates *m, uint32_t n)
-{
-    uint32_t passed = wf_sched_passed(s, table, n * s->p.page_tokens), kept = wf_sched_kept(s, table);
-    return m->last >= n - passed && (m->last >= n || m->first >= WF_MIN(kept, n));
-}
-
-/* Lists the cached pages of the longest known prefix of q, with their mates, and returns how many there are, up to
- * the last after which nothing is missing. *block: of the last one. At least one token is left to compute, because
- * its logits are needed. */
-static uint32_t find_prefix(const wf_sched *s, wf_seq *q, uint64_t *block)
-{
-    uint32_t p = s->p.page_tokens, most = (q->n_tokens - 1) / p, n = 0;
-    mates there[WF_MAX_KV_TABLES] = {{0}};
-    uint64_t now = *block = q->prefix;
-    for (uint32_t i = 0; i < most; i++) {
-        bool all = true;
-        int32_t page = wf_prefix_find(&s->prefix, now, q->tokens + (size_t)i * p, &now);
-        if (page < 0) return n;
-        q->pages[i] = page;
-        for (uint32_t t = 1; t < q->n_tables; t++) {
-            int32_t mate = wf_seq_table(q, t)[i] = wf_prefix_mate(&s->prefix, page, t);
-            there[t].first += mate >= 0 && there[t].first == i;
-            there[t].last = mate >= 0 ? there[t].last + 1 : 0;
-            all = all && has_reached_pages(s, t, &there[t], i + 1);
-        }
-        if (all) n = i + 1, *block = now;
-    }
-    return n;
-}
-
-/* Refers to the n pages of a prefix that q's first token reaches in this table. */
-static void ref_mates(wf_sched *s, wf_seq *q, uint32_t table, uint32_t n)
-{
-    uint32_t passed = wf_sched_passed(s, table, n * s->p.page_tokens), kept = wf_sched_kept(s, table);
-    int32_t *pages = wf_seq_table(q, table);
-    for (uint32_t i = 0; i < n; i++) {
-        if (i < kept || i >= passed) wf_pages_ref(&s->pages, pages[i]);
-        else pages[i] = 0;
-    }
-    if (passed > kept) q->tables[table] = (wf_passed){kept, passed};
-}
-
-static void share_prefix(wf_sched *s, wf_seq *q)
-{
-    if (s->p.no_prefix || q->private || q->all_logits) return;
-    uint32_t n = find_prefix(s, q, &q->prefix);
-    for (uint32_t i = 0; i < n; i++) wf_pages_ref(&s->pages, q->pages[i]);
-    for (uint32_t t = 1; t < q->n_tables; t++) ref_mates(s, q, t, n);
-    q->n_registered = q->n_pages = n;
-    q->n_computed = n * s->p.page_tokens;
-    wf_sched_release_passed(s, q);
-}
-
 /* Does q fit now, with the pages it swaps in, and later, by prediction? A sequence that runs alone always does. One
  * more sequence may need more activations for its decodes: pages in use must leave room for them. */
 static bool fits_now(wf_sched *s, const wf_seq *q)
@@ -157,16 +97,13 @@ static bool swap_in(wf_sched *s, wf_seq *q)
 
 static bool admit_seq(wf_sched *s, wf_seq *q)
 {
+    size_t most = s->limits.seq_pages;
     /* retried in the next step */
-    if (!q->pages && !(q->pages = wf_calloc((size_t)q->n_tables * s->limits.seq_pages, sizeof *q->pages))) return false;
+    if (!q->keys && !(q->keys = wf_calloc(most, sizeof *q->keys))) return false;
+    if (!q->pages && !(q->pages = wf_calloc(q->n_tables * most, sizeof *q->pages))) return false;
     q->cap_pages = s->limits.seq_pages;
     if (q->swapped_out && !swap_in(s, q)) return false;
-    bool first = !q->n_computed && wf_seq_length(q) == q->n_prompt;
-    if (!q->n_computed) share_prefix(s, q);
-    if (first) {
-        s->prefix_queries += q->n_prompt;
-        s->prefix_hits += q->n_cached = q->n_computed;
-    }
+    if (!q->n_computed) wf_sched_find_prefix(s, q, true);
     if (q->state == WF_SEQ_PREEMPTED) wf_sched_unlink(&s->preempted, q);
     else wf_fair_admit(s, q);
     wf_sched_insert(&s->running, q);
@@ -178,15 +115,16 @@ static bool admit_seq(wf_sched *s, wf_seq *q)
 
 /* ---- preemption ---------------------------------------------------------------------------------------------- */
 
-/* Its pages are free at once: the swap runs before the step that overwrites them. Where windows have passed some,
- * the later ones can only be registered after the block that they follow, which q keeps. */
+/* Its pages are free at once: the swap runs before the step that overwrites them. Those that windows have passed were
+ * registered before. */
 static void preempt_seq(wf_sched *s, wf_seq *q)
 {
     uint32_t used = wf_sched_pages_for(s, q->n_computed);
+    wf_sched_leave_load(s, q);
     q->swapped_out = wf_sched_cancel_swap(s, q) || (used && wf_sched_swap(s, q, true, used));
     wf_sched_release(s, q);
     if (!q->swapped_out) wf_sched_restart(q); /* recomputed later */
-    if (!q->tables[0].passed) q->n_registered = 0, q->prefix = q->root;
+    if (!q->tables[0].passed) q->n_registered = 0;
     wf_sched_unlink(&s->running, q);
     wf_sched_insert(&s->preempted, q);
     q->state = WF_SEQ_PREEMPTED;
@@ -194,6 +132,19 @@ static void preempt_seq(wf_sched *s, wf_seq *q)
     s->n_running--;
     s->n_waiting++;
     s->n_preempted++;
+}
+
+void wf_sched_give_up_swaps(wf_sched *s)
+{
+    while (s->n_swaps) {
+        const wf_swap *m = &s->swaps[s->n_swaps - 1];
+        if (!m->out) {
+            preempt_seq(s, m->q); /* which takes it from the list */
+            continue;
+        }
+        wf_sched_discard(s, m->q);
+        free(s->swaps[--s->n_swaps].pages);
+    }
 }
 
 /* The youngest sequence of the client that runs the most, unless it is more urgent than q; NULL: nobody runs

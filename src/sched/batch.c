@@ -9,10 +9,10 @@ static bool is_decoding(const wf_seq *q)
     return q->n_computed > 0 && wf_seq_length(q) - q->n_computed == 1 && wf_seq_length(q) > q->n_prompt;
 }
 
-/* Tokens that can be scheduled: none if the pending token is the last of the sequence. */
+/* Tokens that can be scheduled: none if the pending token is the last of the sequence, or while it waits for a load. */
 static uint32_t tokens_left(const wf_seq *q)
 {
-    return q->n_pending && wf_seq_length(q) >= q->max_tokens ? 0 : wf_seq_length(q) - q->n_computed;
+    return q->load || (q->n_pending && wf_seq_length(q) >= q->max_tokens) ? 0 : wf_seq_length(q) - q->n_computed;
 }
 
 static uint32_t wanted_logits(const wf_seq *q, uint32_t n_tokens)
@@ -216,6 +216,7 @@ void wf_sched_batch(wf_sched *s, wf_batch *b)
     b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_pending = b->n_decodes = b->max_kv = b->max_q = 0;
     b->in[WF_INPUT_INDPTR][0] = 0;
     wf_sched_clear_swaps(s);
+    wf_sched_land(s);
     wf_sched_admit(s);
     for (wf_seq *q = s->running; q; q = q->next) q->n_scheduled = q->n_logits = 0;
     const wf_seq *prompt = s->running;
@@ -224,6 +225,7 @@ void wf_sched_batch(wf_sched *s, wf_batch *b)
     plan_drafts(s, &p, prompt);
     plan_prefills(s, &p);
     cut_to_tiles(s, &p);
+    if (!p.tokens) wf_sched_give_up_swaps(s);
     for (wf_seq *q = s->running; q; q = q->next)
         if (q->n_scheduled && is_decode_row(q)) add_seq(s, b, q);
     b->n_decodes = b->n_tokens;

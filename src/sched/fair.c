@@ -146,6 +146,15 @@ static void pay_tokens(wf_sched *s, wf_seq *q, uint32_t n_paid)
     end_change(s, q->client, b);
 }
 
+void wf_fair_found(wf_sched *s, wf_seq *q)
+{
+    before b = begin_change(s, q->client);
+    uint32_t n = WF_MAX(q->n_paid, WF_MIN(q->n_computed, q->n_prompt));
+    q->client->promised -= n - q->n_paid;
+    q->n_paid = n;
+    end_change(s, q->client, b);
+}
+
 void wf_fair_computed(wf_sched *s, wf_seq *q, bool sampled)
 {
     uint32_t n = WF_MIN(q->n_computed, q->n_prompt);

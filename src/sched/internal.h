@@ -5,11 +5,14 @@
 #include "sched/sched.h"
 
 uint32_t wf_sched_pages_for(const wf_sched *s, uint32_t tokens); /* of one table */
+/* Of q's block i, all tokens of which are known. q has had pages. */
+const wf_key *wf_sched_key(const wf_sched *s, wf_seq *q, uint32_t i);
 /* fair.c */
 void wf_fair_init(wf_sched *s);
 void wf_fair_free(wf_sched *s);
 void wf_fair_arrive(wf_sched *s, wf_seq *q);
 void wf_fair_admit(wf_sched *s, wf_seq *q); /* q will run; tokens found in the prefix cache count as computed */
+void wf_fair_found(wf_sched *s, wf_seq *q); /* what q has computed costs nothing, as above */
 void wf_fair_computed(wf_sched *s, wf_seq *q, bool sampled); /* in a step; sampled: it gives a token */
 void wf_fair_leave(wf_sched *s, wf_seq *q); /* q has ended; its state is still the last one */
 /* the sequence to admit next; NULL: none may be admitted. first: of those whose client has no other */
@@ -31,7 +34,17 @@ bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n);
  * complete. false: it has no swap in the list. */
 bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q);
 void wf_sched_clear_swaps(wf_sched *s);
+/* No step runs them, as pages are wanting that loads and stores hold: who comes in waits on, who goes out computes
+ * again. */
+void wf_sched_give_up_swaps(wf_sched *s);
 void wf_sched_admit(wf_sched *s); /* as many waiting sequences as fit */
+/* floors.c: q, which has nothing computed, takes over the blocks of the longest known prefix; below: also those that
+ * have to be loaded first, where that is worth it. */
+void wf_sched_find_prefix(wf_sched *s, wf_seq *q, bool below);
+void wf_sched_land(wf_sched *s); /* sequences whose loads have ended go on */
+void wf_sched_leave_load(wf_sched *s, wf_seq *q); /* if it waits for one */
+/* q's block i, all of whose pages it holds or has passed, is cached: may it be stored? */
+void wf_sched_offer(wf_sched *s, wf_seq *q, uint32_t i);
 bool wf_sched_preempt(wf_sched *s, const wf_seq *q); /* the last sequence in order after q; false: there is none */
 
 #endif

@@ -31,6 +31,12 @@ weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params
     return st;
 }
 
+void wf_sched_use_tiers(wf_sched *s, wf_tiers *tiers)
+{
+    s->tiers = tiers;
+    if (tiers) wf_tiers_attach(tiers, &s->pages, &s->prefix);
+}
+
 uint64_t wf_sched_bytes(const wf_limits *l, uint32_t page_tokens)
 {
     return wf_pages_bytes(l->pages) + wf_prefix_bytes(l->pages, page_tokens, wf_limits_tables(l));
@@ -81,7 +87,6 @@ void wf_sched_add(wf_sched *s, wf_seq *q)
     q->order = (s->step - (int64_t)q->priority * WF_PRIORITY_STEPS) * (1 << 24) + (s->arrivals++ & 0xffffff);
     q->state = WF_SEQ_WAITING;
     q->n_tables = wf_limits_tables(&s->limits);
-    q->prefix = q->root;
     wf_fair_arrive(s, q);
     s->n_waiting++;
 }
@@ -156,11 +161,18 @@ void wf_sched_release(wf_sched *s, wf_seq *q)
 void wf_sched_restart(wf_seq *q)
 {
     q->n_computed = q->n_registered = 0;
-    q->prefix = q->root;
     memset(q->tables, 0, sizeof q->tables);
 }
 
 /* ---- a step -------------------------------------------------------------------------------------------------- */
+
+const wf_key *wf_sched_key(const wf_sched *s, wf_seq *q, uint32_t i)
+{
+    uint32_t p = s->p.page_tokens;
+    for (uint32_t n; n = q->n_keys, n <= i; q->n_keys++)
+        q->keys[n] = wf_key_next(n ? &q->keys[n - 1] : &q->root, q->tokens + (size_t)n * p, p);
+    return &q->keys[i];
+}
 
 /* Puts pages that are full and computed, and whose tokens are known, into the prefix cache. */
 static void publish_pages(wf_sched *s, wf_seq *q)
@@ -171,7 +183,9 @@ static void publish_pages(wf_sched *s, wf_seq *q)
     for (uint32_t i; i = q->n_registered, (i + 1) * p <= n; q->n_registered++) {
         for (uint32_t t = 0; t < q->n_tables; t++)
             pages[t] = i < q->tables[t].kept || i >= q->tables[t].passed ? wf_seq_table(q, t)[i] : -1;
-        q->prefix = wf_prefix_add(&s->prefix, q->prefix, q->tokens + (size_t)i * p, pages);
+        if (pages[0] < 0) continue; /* loaded without what windows have passed */
+        wf_prefix_add(&s->prefix, wf_sched_key(s, q, i), q->tokens + (size_t)i * p, pages);
+        wf_sched_offer(s, q, i);
     }
 }
 
@@ -220,19 +234,28 @@ double wf_sched_ratio(const wf_sched *s)
 
 void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from)
 {
-    uint32_t p = s->p.page_tokens, n = q->n_tokens / p;
-    uint64_t block = q->root;
+    uint32_t p = s->p.page_tokens, n = q->keys ? q->n_tokens / p : 0;
     q->private = true;
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t page = wf_prefix_find(&s->prefix, block, q->tokens + (size_t)i * p, &block);
-        if (page < 0) return;
-        if (i >= from / p) wf_pages_uncache(&s->pages, page);
+    for (uint32_t i = from / p; i < n; i++) {
+        int32_t page = wf_prefix_find(&s->prefix, wf_sched_key(s, q, i), q->tokens + (size_t)i * p);
+        if (page >= 0) wf_pages_uncache(&s->pages, page);
+        for (uint32_t t = 0; s->tiers && t < q->n_tables; t++) wf_tiers_forget(s->tiers, wf_sched_key(s, q, i), t);
     }
+}
+
+/* From the end, so that the start of a text goes last. */
+static void touch_blocks(wf_sched *s, wf_seq *q)
+{
+    if (!s->tiers || q->private) return;
+    for (uint32_t i = q->n_registered; i-- > 0;)
+        for (uint32_t t = 0; t < q->n_tables; t++) wf_tiers_touch(s->tiers, wf_sched_key(s, q, i), t);
 }
 
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
 {
     if (q->state == WF_SEQ_RUNNING) publish_pages(s, q);
+    touch_blocks(s, q);
+    wf_sched_leave_load(s, q);
     if (q->state != WF_SEQ_NEW) {
         *(q->state == WF_SEQ_RUNNING ? &s->n_running : &s->n_waiting) -= 1;
         if (q->state != WF_SEQ_WAITING) wf_sched_unlink(q->state == WF_SEQ_RUNNING ? &s->running : &s->preempted, q);
@@ -241,8 +264,9 @@ void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
     if (finished && !q->no_logits) learn_lengths(s, q);
     wf_sched_release(s, q);
     free(q->pages);
-    q->pages = NULL;
-    q->cap_pages = 0;
+    free(q->keys);
+    q->pages = NULL, q->keys = NULL;
+    q->cap_pages = q->n_keys = 0;
     memset(q->tables, 0, sizeof q->tables);
     q->swapped_out = false;
     q->state = WF_SEQ_NEW;

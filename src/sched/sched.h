@@ -27,6 +27,10 @@
  * tile (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens
  * that the previous step will sample count as present, although only the device knows them ("pending" tokens).
  *
+ * Tiers. Blocks that are no longer on the device may be below it (mem/tiers.h). A sequence whose prompt begins with
+ * such blocks, where loading them is expected to be faster than computing them, is admitted with pages for them and
+ * computes nothing until they are there, while others run. If that fails or takes too long, it computes them.
+ *
  * Drafts (speculative decoding). A decode may bring draft tokens, which the step computes like a prompt's and samples
  * behind, if no prompt waits and there is memory for them. After one that is rejected the same slots are computed
  * again.
@@ -37,7 +41,7 @@
 
 #include "mem/kv_layout.h"
 #include "mem/kv_page.h"
-#include "mem/prefix.h"
+#include "mem/tiers.h"
 #include "sched/batch.h"
 
 enum wf_policy {
@@ -78,8 +82,6 @@ typedef struct wf_sched_params {
 #define WF_LENGTH_BUCKETS 8 /* of prompt lengths; each has its own average decode length */
 #define WF_RATIO_SEQS 64    /* that have finished last, about: over these the ratio P:D is an average */
 
-#define WF_OWN_ROOT (1ull << 63)
-
 enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_PREEMPTED, WF_SEQ_RUNNING };
 
 /* Pages of a table from `kept` to `passed` have been passed by windows: released, and page 0 stands in their place,
@@ -100,12 +102,11 @@ typedef struct wf_seq {
     uint32_t max_tokens;    /* greatest length, prompt included */
     uint32_t n_computed;    /* tokens whose K and V are in the pages */
     uint32_t most_computed; /* the most that there ever were */
-    uint32_t n_cached;      /* of these, prefix cache hits when it first ran */
+    uint32_t n_cached;      /* of these, prefix cache hits when it first ran, or loaded then */
+    bool counted;           /* they are */
     int32_t priority;       /* > 0: earlier */
     uint64_t client_id;     /* who asks; 0: nobody in particular, a client like others */
-    /* in place of a block id, what its first page follows: pages are shared by equal roots; 0 or from WF_OWN_ROOT on,
-     * where no block has its id */
-    uint64_t root;
+    wf_key root;            /* what its first block follows: sequences of equal roots share pages */
     uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
     /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
     bool all_logits;
@@ -118,9 +119,13 @@ typedef struct wf_seq {
     int64_t order;          /* smaller is earlier */
     int32_t *pages;         /* [n_tables, cap_pages] */
     uint32_t n_pages, cap_pages, n_tables; /* n_pages: of each table */
+    uint32_t n_sighted;     /* blocks that the tiers have been told of: once, however often they are computed */
+    uint32_t n_found;       /* blocks that were on the device when its load began */
+    wf_tier_load *load;     /* that it waits for: of some of its pages, none of which counts as computed; NULL: none */
     wf_passed tables[WF_MAX_KV_TABLES];
     uint32_t n_registered;  /* leading pages of each table that are in the prefix cache */
-    uint64_t prefix;        /* block id of the last of them, see prefix.h */
+    wf_key *keys;           /* [cap_pages], of its first n_keys blocks */
+    uint32_t n_keys;
     /* in the batch just formed: tokens; first row and number of rows of logits */
     uint32_t n_scheduled, logit0, n_logits;
     /* draft tokens behind the n_tokens known ones, in tokens[]: so many the caller has, and after wf_sched_batch so
@@ -178,6 +183,7 @@ typedef struct wf_sched {
     wf_sched_params p;
     wf_pages pages;
     wf_prefix prefix;
+    wf_tiers *tiers; /* NULL: none; see wf_sched_use_tiers */
     wf_seq *running, *preempted; /* both in order */
     uint32_t n_waiting, n_running; /* preempted ones wait */
     wf_client nobody, *clients; /* nobody, of id 0, is the last in the list, and always there */
@@ -194,6 +200,7 @@ typedef struct wf_sched {
     wf_swap *swaps;             /* of the batch just formed */
     size_t n_swaps, cap_swaps;
     uint64_t n_preempted, prefix_queries, prefix_hits; /* the latter two in tokens */
+    uint64_t tier_queries, tier_hits; /* likewise: not found on the device, and of these loaded from below */
     uint64_t n_recomputed;      /* tokens computed again, because a preempted sequence could not keep its pages */
     wf_peak *peaks;             /* scratch of wf_sched_predict */
     uint32_t *remainders;       /* [page_tokens], the same */
@@ -203,6 +210,8 @@ typedef struct wf_sched {
 
 weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params *p);
 uint64_t wf_sched_bytes(const wf_limits *l, uint32_t page_tokens); /* of host memory for tables of pages */
+/* From now on; they outlive it, or the next call. NULL: none. */
+void wf_sched_use_tiers(wf_sched *s, wf_tiers *tiers);
 void wf_sched_add(wf_sched *s, wf_seq *q);
 /* Ends q and releases its pages. finished: its length counts towards the average of its bucket. */
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);

@@ -74,7 +74,8 @@ typedef struct way {
     struct weft_engine_params p; /* besides what all have */
 } way;
 
-static const struct weft_debug always = {.draft_always = true};
+static const struct weft_debug always = {.draft_always = true},
+                               moved = {.draft_always = true, .kv_store_always = true, .kv_load_always = true};
 
 /* Most prompts are cut anywhere, and most wait for their turn. */
 static const way ways[] = {
@@ -90,6 +91,10 @@ static const way ways[] = {
      true,
      true,
      {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 61, .nano_batches = 2, .draft_tokens = 4, .debug = &always}},
+    {"loaded from the host, drafts",
+     true,
+     false,
+     {.n_seqs = 9, .kv_seqs = 1, .max_batched_tokens = 41, .draft_tokens = 4, .kv_host = 64u << 20, .debug = &moved}},
 };
 
 enum { ALL = sizeof ways / sizeof *ways, QUEUES = 2 };
@@ -134,7 +139,11 @@ static bool did(const struct weft_engine *e, const way *w)
     weft_engine_stats(e, &s);
     if (w->preempts && !s.preempted) return printf("%s: nothing was preempted\n", w->name), false;
     if (w->p.draft_tokens && !s.draft_accepted) return printf("%s: no draft was accepted\n", w->name), false;
-    if (w->twice && !s.prefix_hits) return printf("%s: no prefix was reused\n", w->name), false;
+    struct weft_tier_stats host;
+    weft_engine_tier_stats(e, WEFT_TIER_HOST, &host);
+    if (w->p.kv_host && (!host.hits || !host.loaded_bytes || host.failed))
+        return printf("%s: nothing was loaded\n", w->name), false;
+    if (w->twice && !s.prefix_hits && !w->p.kv_host) return printf("%s: no prefix was reused\n", w->name), false;
     return true;
 }
 

@@ -373,21 +373,28 @@ static void test_shared_prefix(void **state)
     run_out(&w);
 }
 
-/* The same tokens after other tokens are another block, also if their hashes collide. */
+/* The same tokens after other tokens are another block, and other tokens are, whatever a key says. */
 static void test_prefix_is_compared_whole(void **state)
 {
     wf_pages pages;
     wf_prefix x;
     int32_t tokens[PAGE] = {1, 2, 3, 4}, other[PAGE] = {1, 2, 3, 5}, page;
-    uint64_t found = 0;
+    wf_key root = {{0}}, key = wf_key_next(&root, tokens, PAGE);
     assert_ok(wf_pages_init(&pages, 8, 8, 0));
     assert_ok(wf_prefix_init(&x, &pages, PAGE, 1));
     assert_true(wf_pages_alloc(&pages, 1, 8, &page));
-    uint64_t block = wf_prefix_add(&x, 0, tokens, &page);
-    for (uint64_t parent = 1; parent < 1000; parent++) assert_int_equal(wf_prefix_find(&x, parent, tokens, &found), -1);
-    for (int32_t i = 5; i < 1000; i++) other[3] = i, assert_int_equal(wf_prefix_find(&x, 0, other, &found), -1);
-    assert_int_equal(wf_prefix_find(&x, 0, tokens, &found), page);
-    assert_int_equal(found, block);
+    wf_prefix_add(&x, &key, tokens, &page);
+    for (uint64_t parent = 1; parent < 1000; parent++) {
+        wf_key behind = wf_key_next(&(wf_key){{parent}}, tokens, PAGE);
+        assert_int_equal(wf_prefix_find(&x, &behind, tokens), -1);
+    }
+    for (int32_t i = 5; i < 1000; i++) {
+        other[3] = i;
+        wf_key changed = wf_key_next(&root, other, PAGE);
+        assert_int_equal(wf_prefix_find(&x, &changed, other), -1);
+        assert_int_equal(wf_prefix_find(&x, &key, other), -1); /* as if the hash were broken */
+    }
+    assert_int_equal(wf_prefix_find(&x, &key, tokens), page);
     wf_prefix_free(&x);
     wf_pages_free(&pages);
 }

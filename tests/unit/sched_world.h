@@ -12,6 +12,10 @@
  * In worlds with windows, only slots within them are compared, and no sequence holds more pages than its windows and a
  * step need. Sequences may have several page tables; what a slot holds then depends on the table.
  *
+ * Worlds with tiers have a pool of host memory below, to which pages are copied and from which they come back, each at
+ * some time between the begin of the copy and its end, and now and then wrongly, as a device that breaks off copies
+ * says.
+ *
  * Other worlds draft tokens, rightly or not: what rejected ones leave in slots is never attended to.
  *
  * Asynchronous worlds learn a step's tokens when the next step has been formed; until then the scheduler sees UNKNOWN
@@ -20,6 +24,7 @@
 #define SCHED_WORLD_H
 
 #include "sched/sched.h"
+#include "support/null_device.h"
 #include "support/suite.h"
 #include "support/wraps.h"
 
@@ -66,6 +71,16 @@ typedef struct world {
     int drafted, accepted;
     bool spacious; /* never short of pages */
     bool unlucky, drafts;
+    wf_dev *dev; /* NULL: no tiers */
+    wf_tiers tiers;
+    struct sim_copy {
+        bool runs, out, early, torn;
+        uint32_t n;
+        int until;
+        wf_tier_copy list[WF_TIER_MOVE_PAGES];
+    } copies[WF_TIER_MOVES];
+    int n_torn;
+    bool faultless;
 } world;
 
 static const wf_limits tight = {
@@ -179,7 +194,7 @@ static void simulate_tokens(world *w)
         for (uint32_t i = q->n_computed; i < q->n_computed + q->n_scheduled; i++) {
             for (uint32_t t = 0; t < q->n_tables; t++) {
                 int32_t page = wf_seq_table(q, t)[i / PAGE];
-                assert_int_equal(w->s.pages.list[page].refs, 1); /* shared pages are never written */
+                assert_int_equal(w->s.pages.list[page].refs, 1); /* shared pages are never written, nor copied ones */
                 check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
                 w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1) + t;
             }
@@ -206,6 +221,8 @@ static void simulate_activations(world *w)
     uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_tokens, w->b.n_logits),
              top = wf_limits_guaranteed_pages(&w->s.limits);
     for (const wf_seq *q = w->s.running; q; q = q->next) top = WF_MAX(top, top_page(q));
+    for (const struct sim_copy *c = w->copies; c < w->copies + WF_TIER_MOVES; c++)
+        for (uint32_t i = 0; c->runs && i < c->n; i++) top = WF_MAX(top, (uint32_t)c->list[i].page + 1);
     assert_true(top <= left);
     /* Beside pages in use there is always room for a row of each sequence, and a quarter of the largest step for
      * prompts. */
@@ -266,6 +283,8 @@ static void check_pages(const world *w)
 {
     const wf_pages *p = &w->s.pages;
     uint32_t *refs = calloc(p->n, sizeof *refs), in_use = 0;
+    for (const wf_tier_move *m = w->tiers.moves; m && m < w->tiers.moves + WF_TIER_MOVES; m++)
+        for (uint32_t i = 0; m->runs && i < m->n; i++) refs[m->page[i]]++;
     for (const wf_seq *q = w->s.running; q; q = q->next)
         for (uint32_t t = 0; t < q->n_tables; t++)
             for (uint32_t i = 0; i < q->n_pages; i++) refs[wf_seq_table(q, t)[i]] += holds(q, t, i);
@@ -288,7 +307,7 @@ static void check_mates(const world *w)
         assert_int_equal(listed, of >= 0);
         if (of >= 0)
             assert_true(w->s.pages.list[i].cached && w->s.pages.list[of].cached && x->mate_of[of] < 0 &&
-                        x->entries[of].block);
+                        x->entries[of].cached);
         for (uint32_t t = 1; t <= x->n_mates; t++)
             assert_true(wf_prefix_mate(x, i, t) < 0 || x->mate_of[wf_prefix_mate(x, i, t)] == i);
     }
@@ -307,7 +326,7 @@ static void check_turns(world *w)
         left_out += decoding(q) && !q->n_scheduled && !ending(q);
     }
     assert_true(w->s.n_running <= WF_MIN(w->s.limits.step_tokens, w->s.limits.seqs));
-    if (w->s.running && !w->before.n) assert_true(w->b.n_tokens > 0);
+    if (w->s.running && !w->before.n && !w->s.tiers) assert_true(w->b.n_tokens > 0);
     if (w->s.p.policy == WF_POLICY_REQUEST) assert_true(!decodes || !prefills);
     else if (w->spacious) assert_int_equal(left_out, 0);
     if (w->s.p.policy == WF_POLICY_SARATHI) assert_true(prefills <= 1);
@@ -441,6 +460,56 @@ static void complete_step(world *w, sim_step *f)
     f->n = 0;
 }
 
+/* ---- copies beside steps ---------------------------------------------------------------------------------------- */
+
+static void move_content(world *w, const struct sim_copy *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint64_t *page = &w->kv[c->list[i].page * PAGE], *host = c->list[i].host;
+        memcpy(c->out ? host : page, c->out ? page : host, PAGE * sizeof *page);
+        if (c->torn && i % 2) memset(c->out ? host : page, 0x5a, PAGE * sizeof *page);
+    }
+}
+
+static weft_status begin_copy(void *user, bool out, const wf_tier_copy *list, uint32_t n, uint32_t *ticket)
+{
+    world *w = user;
+    uint32_t at = 0;
+    uint64_t x = wf_random(w->s.p.shuffle_pages, (uint64_t)w->steps * 100 + (uint64_t)list[0].page);
+    while (w->copies[at].runs) at++;
+    if (!w->faultless && w->s.p.shuffle_pages % 3 == 0 && x % 7 == 0) return w->n_torn++, WEFT_ERR_NOMEM;
+    struct sim_copy *c = &w->copies[*ticket = at];
+    *c = (struct sim_copy){.runs = true, .out = out, .early = x / 7 % 2, .n = n, .until = w->steps + (int)(x / 14 % 6)};
+    c->torn = !w->faultless && w->s.p.shuffle_pages % 3 && x / 84 % 5 == 0;
+    memcpy(c->list, list, n * sizeof *list);
+    if (c->early) move_content(w, c);
+    return WEFT_OK;
+}
+
+static enum wf_tier_moved poll_copy(void *user, uint32_t ticket)
+{
+    world *w = user;
+    struct sim_copy *c = &w->copies[ticket];
+    assert_true(c->runs);
+    if (w->steps < c->until) return WF_TIER_MOVING;
+    if (!c->early) move_content(w, c);
+    c->runs = false;
+    w->n_torn += c->torn;
+    return c->torn ? WF_TIER_VOID : WF_TIER_MOVED;
+}
+
+/* disk: NULL, or a file below the pool. */
+static inline void open_tiers(world *w, uint32_t slots, bool always, const wf_disk_params *disk)
+{
+    wf_tiers_params p = {.host_bytes = slots * PAGE * sizeof(uint64_t), .page_bytes = PAGE * sizeof(uint64_t),
+                         .page_tokens = PAGE, .always = always, .load_always = true};
+    if (disk) p.disk = *disk, p.disk.page_bytes = p.page_bytes, p.disk.page_tokens = PAGE;
+    assert_ok(wf_dev_open("null", &(wf_open_params){.watchdog_ms = 1}, &w->dev));
+    assert_ok(wf_tiers_open(w->dev, &p, &(wf_tier_mover){w, begin_copy, poll_copy}, w->s.limits.pages, &w->tiers));
+    wf_sched_use_tiers(&w->s, &w->tiers);
+    w->spacious = false;
+}
+
 static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed)
 {
     *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .row_at = calloc(l->pages * PAGE, sizeof *w->row_at),
@@ -453,10 +522,17 @@ static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint
 
 static void close_world(world *w)
 {
+    for (int i = 1; w->dev && wf_tiers_busy(&w->tiers); i++) {
+        assert_true(i < 10000); /* copies go on without steps */
+        if (w->tiers.disk) wf_sleep_ns(30000);
+        wf_tiers_poll(&w->tiers, (uint64_t)++w->steps * 1000000);
+        wf_tiers_begin(&w->tiers);
+    }
     assert_int_equal(wf_pages_available(&w->s.pages, w->s.limits.pages), w->s.limits.pages);
     assert_true(!w->s.running && !w->s.n_running && !w->s.n_waiting && !w->alive);
     wf_batch_free(&w->b);
     wf_sched_free(&w->s);
+    if (w->dev) wf_tiers_close(&w->tiers), wf_dev_close(w->dev);
     free(w->kv);
     free(w->row_at);
 }
@@ -464,7 +540,9 @@ static void close_world(world *w)
 static void step(world *w)
 {
     w->steps++;
+    if (w->tiers.disk && wf_disk_busy(w->tiers.disk)) wf_sleep_ns(30000); /* its threads are of this world */
     if (w->drafts) draft_tokens(w, w->s.p.shuffle_pages);
+    if (w->dev) wf_tiers_poll(&w->tiers, (uint64_t)w->steps * 1000000);
     test_alloc_denied = w->unlucky ? denied : NULL;
     wf_sched_batch(&w->s, &w->b);
     test_alloc_denied = NULL;
@@ -483,6 +561,7 @@ static void step(world *w)
     test_alloc_denied = w->unlucky ? denied : NULL;
     wf_sched_advance(&w->s, !w->now.sync);
     test_alloc_denied = NULL;
+    if (w->dev) wf_tiers_begin(&w->tiers);
     assert_int_equal(w->s.n_recomputed, w->again);
     check_accounts(w);
     complete_step(w, &w->before);
@@ -527,8 +606,8 @@ static void run_world(world *w, uint64_t seed, int n_requests, bool cancel)
 }
 
 /* Returns how many were preempted. */
-static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel,
-                bool ahead, int *torn)
+static inline int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests,
+                       bool cancel, bool ahead, int *torn)
 {
     world w;
     open_world(&w, l, policy, tile, seed);

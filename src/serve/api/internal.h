@@ -78,7 +78,8 @@ typedef struct wf_params {
     wf_text grammar_text;
     const char *grammar_field; /* which field asked for it */
     const char *grammar_after, *grammar_unless; /* it is free up to this, or where it begins so; NULL: not at all */
-    uint64_t cache_salt;
+    uint8_t cache_salt[32]; /* what its text, or the client's key, hashes to */
+    size_t n_cache_salt;    /* bytes; 0: there is none */
     char **stop;
     int32_t *stop_ids;
     struct weft_logit_bias *bias;

@@ -197,6 +197,46 @@ static void print_softmax(page *p)
     free(recomputed);
 }
 
+/* One sample each way of the floors below the KV cache that exist. */
+static void print_transfers(page *p, const char *name, const char *help, const double *down,
+                            const double *up)
+{
+    static const char *const names[WEFT_N_TIERS][2] = {{"GPU_to_CPU", "CPU_to_GPU"}, {"CPU_to_disk", "disk_to_CPU"}};
+    print_head(p, name, "counter", help);
+    for (int i = 0; i < WEFT_N_TIERS; i++) {
+        if (down[i] < 0) continue;
+        print_line(p, name, "", "transfer_type", names[i][0], down[i]);
+        print_line(p, name, "", "transfer_type", names[i][1], up[i]);
+    }
+}
+
+/* found: prompt tokens that were found in the KV cache. */
+static void print_tiers(page *p, uint64_t found)
+{
+    double bytes[2][WEFT_N_TIERS], seconds[2][WEFT_N_TIERS], queries = 0, hits = 0, failed = 0, dropped = 0;
+    bool any = false;
+    for (int i = 0; i < WEFT_N_TIERS; i++) {
+        struct weft_tier_stats t = {0};
+        weft_engine_tier_stats(p->model->engine, (enum weft_tier)i, &t);
+        bytes[0][i] = t.bytes ? (double)t.stored_bytes : -1, bytes[1][i] = (double)t.loaded_bytes;
+        seconds[0][i] = t.bytes ? (double)t.store_ns * 1e-9 : -1, seconds[1][i] = (double)t.load_ns * 1e-9;
+        queries += (double)t.queries, hits += (double)t.hits, failed += (double)t.failed, dropped += (double)t.dropped;
+        any |= t.bytes > 0;
+    }
+    print_one(p, "prompt_tokens_cached_total", "counter", "Prompt tokens that were not computed.",
+              (double)found + hits);
+    if (!any) return;
+    print_one(p, "external_prefix_cache_queries_total", "counter",
+              "Prompt tokens that were not in the prefix cache, looked up below it.", queries);
+    print_one(p, "external_prefix_cache_hits_total", "counter", "Of these, loaded.", hits);
+    print_transfers(p, "kv_offload_total_bytes_total", "Bytes of KV copied between tiers.", bytes[0], bytes[1]);
+    print_transfers(p, "kv_offload_total_time_total", "Seconds of these copies.", seconds[0], seconds[1]);
+    print_one(p, "kv_offload_failed_total", "counter", "Copies that failed, and loads that were given up.",
+              failed);
+    print_one(p, "kv_offload_dropped_total", "counter", "Blocks that there was no room or time to store.",
+              dropped);
+}
+
 static void print_engine(page *p)
 {
     struct weft_stats e = {0};
@@ -227,8 +267,7 @@ static void print_engine(page *p)
               (double)e.prefix_queries);
     print_one(p, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
               (double)e.prefix_hits);
-    print_one(p, "prompt_tokens_cached_total", "counter", "The same, by the name that vLLM has for it.",
-              (double)e.prefix_hits);
+    print_tiers(p, e.prefix_hits);
     print_one(p, "spec_decode_num_draft_tokens_total", "counter", "Draft tokens that steps verified.",
               (double)e.draft_tokens);
     print_one(p, "spec_decode_num_accepted_tokens_total", "counter", "Draft tokens that were accepted.",

@@ -2,6 +2,7 @@
  * fields that are one value, messages.c the conversation. */
 #include "serve/api/internal.h"
 #include "answers/answer.h"
+#include "base/blake2b.h"
 #include "base/options.h"
 
 #include <stdlib.h>
@@ -338,14 +339,25 @@ static bool check_size(const wf_served *s, bool fills, wf_params *p, wf_http_err
     return true;
 }
 
+/* The same in every process and after a restart, as blocks of KV on disk are; keys may be listed in another order. */
+static void salt_by(wf_params *p, const char *kind, const char *text, size_t len)
+{
+    wf_blake2b b;
+    wf_blake2b_begin(&b, p->n_cache_salt = sizeof p->cache_salt, NULL, 0);
+    wf_blake2b_field(&b, kind, strlen(kind));
+    wf_blake2b_field(&b, text, len);
+    wf_blake2b_end(&b, p->cache_salt);
+}
+
 /* Who finds whose prompts in the prefix cache could guess them. So it is each key's own, or of those who know a
  * text. */
 static bool read_salt(const wf_job *j, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "cache_salt");
+    const wf_server *s = j->server;
     if (v && !wf_json_bytes(v)) return wf_refuse(r, 400, "cache_salt", "cache_salt must be a string that is not empty");
-    if (v) p->cache_salt = wf_random(wf_hash(wf_json_text(v), wf_json_bytes(v)), 0);
-    else if (j->server->n_keys) p->cache_salt = wf_random(wf_hash_seed(), j->client);
+    if (v) salt_by(p, "cache_salt", wf_json_text(v), wf_json_bytes(v));
+    else if (j->server->n_keys && j->client) salt_by(p, "key", s->keys[j->client - 1], strlen(s->keys[j->client - 1]));
     return true;
 }
 
@@ -464,7 +476,8 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
                                         .n_top = (uint32_t)(logprobs ? top : 0),
                                         .prompt_logprobs = logprobs && p->echo,
                                         .show_special = !p->skip_special,
-                                        .cache_salt = p->cache_salt,
+                                        .cache_salt = (const char *)p->cache_salt,
+                                        .cache_salt_len = p->n_cache_salt,
                                         .show_ids = p->show,
                                         .n_show_ids = p->n_show};
 }

@@ -1,0 +1,376 @@
+/* tiers: see tiers.h. From top to bottom: the pool and its index; what is seen; loads; copies. */
+#include "mem/tiers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLAB      (1ull << 30) /* bytes of a slab at most: drivers may refuse larger ones */
+#define WAYS      8 /* of a set of keys that were seen */
+#define GIVE_UP_NS 100000000ull /* a load that takes so much longer than computing is given up */
+
+/* ---- the pool ------------------------------------------------------------------------------------------------ */
+
+static weft_status take_pool(wf_tiers *t)
+{
+    uint64_t page = t->p.page_bytes, slab = WF_MIN(SLAB, t->dev->max_alloc), n = t->p.host_bytes / page;
+    if (!n || n > INT32_MAX)
+        return wf_fail(WEFT_ERR_ARG, "a host tier of %s holds no page of the KV cache, which takes %s: enlarge it",
+                       WF_HUMAN(t->p.host_bytes, true), WF_HUMAN(page, true));
+    t->slots_per_slab = (uint32_t)WF_MIN(WF_MAX(slab / page, 1u), n);
+    WF_TRY(wf_store_init(&t->pool, (uint32_t)n, t->p.page_tokens));
+    t->slabs = wf_calloc((n + t->slots_per_slab - 1) / t->slots_per_slab, sizeof *t->slabs);
+    if (!t->slabs) return WEFT_ERR_NOMEM;
+    for (uint32_t at = 0; at < n; at += t->slots_per_slab) {
+        uint64_t bytes = WF_MIN(t->slots_per_slab, n - at) * page;
+        weft_status s = wf_host_create(t->dev, bytes, &t->slabs[t->n_slabs]);
+        if (s != WEFT_OK)
+            return wf_fail_context(s, "host tier of the KV cache: %s of %s", WF_HUMAN(at * page, true),
+                                   WF_HUMAN(t->p.host_bytes, true));
+        t->n_slabs++;
+    }
+    return WEFT_OK;
+}
+
+static void *slot_data(const wf_tiers *t, int32_t slot)
+{
+    uint32_t i = (uint32_t)slot;
+    return (uint8_t *)t->slabs[i / t->slots_per_slab].data + i % t->slots_per_slab * t->p.page_bytes;
+}
+
+weft_status wf_tiers_open(wf_dev *dev, const wf_tiers_params *p, const wf_tier_mover *mover, uint32_t n_pages,
+                          wf_tiers *t)
+{
+    *t = (wf_tiers){.p = *p, .mover = *mover, .dev = dev, .cap_offers = n_pages};
+    weft_status s = take_pool(t);
+    if (s == WEFT_OK && p->disk.path) s = wf_disk_open(&p->disk, &t->disk);
+    t->n_seen = (t->pool.n + n_pages) / 2 + 128;
+    if (s == WEFT_OK) {
+        t->seen = wf_calloc(t->n_seen, WAYS * sizeof *t->seen);
+        t->offers = wf_calloc(t->cap_offers, sizeof *t->offers);
+        t->moves = wf_calloc(WF_TIER_MOVES, sizeof *t->moves);
+        if (!t->seen || !t->offers || !t->moves) s = WEFT_ERR_NOMEM;
+    }
+    if (s != WEFT_OK) wf_tiers_close(t);
+    return s;
+}
+
+void wf_tiers_attach(wf_tiers *t, wf_pages *pages, wf_prefix *prefix)
+{
+    t->pages = pages;
+    t->prefix = prefix;
+    t->n_offers = 0;
+}
+
+static void free_load(wf_tier_load *l)
+{
+    free(l->blocks);
+    free(l);
+}
+
+void wf_tiers_close(wf_tiers *t)
+{
+    wf_disk_close(t->disk); /* which uses the pool */
+    for (wf_tier_load *l = t->loads, *next; l; l = next) next = l->next, free_load(l);
+    for (uint32_t i = 0; i < t->n_slabs; i++) wf_host_destroy(t->dev, &t->slabs[i]);
+    free(t->slabs);
+    wf_store_free(&t->pool);
+    free(t->seen);
+    free(t->offers);
+    free(t->moves);
+    *t = (wf_tiers){0};
+}
+
+uint64_t wf_tiers_host_bytes(const wf_tiers *t)
+{
+    return t->pool.n * t->p.page_bytes;
+}
+
+/* ---- blocks: in the pool, else in the file ------------------------------------------------------------------ */
+
+/* A place in the file, beside those in the pool. */
+#define ON_DISK(t, slot) ((int32_t)(t)->pool.n + (slot))
+
+int32_t wf_tiers_find(const wf_tiers *t, const wf_key *key, const int32_t *tokens, uint32_t table)
+{
+    int32_t slot = wf_store_find(&t->pool, key, tokens, table), below = -1;
+    if (slot < 0 && t->disk) below = wf_store_find(wf_disk_store(t->disk), key, tokens, table);
+    return below >= 0 ? ON_DISK(t, below) : slot;
+}
+
+bool wf_tiers_is_on_disk(const wf_tiers *t, int32_t place)
+{
+    return place >= ON_DISK(t, 0);
+}
+
+void wf_tiers_touch(wf_tiers *t, const wf_key *key, uint32_t table)
+{
+    wf_store_touch(&t->pool, key, table);
+    if (t->disk) wf_store_touch(wf_disk_store(t->disk), key, table);
+}
+
+void wf_tiers_forget(wf_tiers *t, const wf_key *key, uint32_t table)
+{
+    int32_t slot = wf_store_slot(&t->pool, key, table);
+    if (slot >= 0) wf_store_kill(&t->pool, slot);
+    if (t->disk) wf_disk_forget(t->disk, key, table);
+}
+
+/* ---- what is seen -------------------------------------------------------------------------------------------- */
+
+bool wf_tiers_sighted(wf_tiers *t, const wf_key *key)
+{
+    uint64_t *set = &t->seen[wf_key_hash(key) % t->n_seen * WAYS], mark = key->word[1] | 1; /* 0: nothing */
+    uint32_t i = 0;
+    while (i < WAYS - 1 && set[i] != mark) i++;
+    bool before = set[i] == mark;
+    memmove(set + 1, set, i * sizeof *set);
+    *set = mark;
+    return before || t->p.always;
+}
+
+void wf_tiers_offer(wf_tiers *t, const wf_key *key, int32_t page, uint32_t table)
+{
+    if (wf_store_slot(&t->pool, key, table) >= 0) {
+        wf_tiers_touch(t, key, table);
+        return;
+    }
+    if (t->n_offers == t->cap_offers) {
+        t->stats.dropped++;
+        return;
+    }
+    t->offers[(t->first_offer + t->n_offers++) % t->cap_offers] = (wf_tier_offer){*key, page, table};
+}
+
+/* ---- loads --------------------------------------------------------------------------------------------------- */
+
+bool wf_tiers_worth(wf_tiers *t, uint32_t pages, uint32_t on_disk, uint32_t tokens)
+{
+    double load = pages * t->load_ns + on_disk * t->read_ns;
+    if (t->p.load_always || !(t->compute_ns > 0) || load <= tokens * t->compute_ns) return true;
+    t->load_ns *= 0.98, t->read_ns *= 0.98; /* or one slow load would be the last */
+    return false;
+}
+
+static void pin_place(wf_tiers *t, int32_t place)
+{
+    if (wf_tiers_is_on_disk(t, place)) wf_store_pin(wf_disk_store(t->disk), place - ON_DISK(t, 0));
+    else wf_store_pin(&t->pool, place);
+}
+
+static void unpin_place(wf_tiers *t, int32_t place)
+{
+    if (wf_tiers_is_on_disk(t, place)) wf_store_unpin(wf_disk_store(t->disk), place - ON_DISK(t, 0));
+    else wf_store_unpin(&t->pool, place);
+}
+
+wf_tier_load *wf_tiers_load(wf_tiers *t, const wf_tier_block *blocks, uint32_t n, uint32_t tokens)
+{
+    wf_tier_load *l = wf_calloc(1, sizeof *l), **last = &t->loads;
+    if (!l || !(l->blocks = wf_calloc(n, sizeof *l->blocks))) return free(l), NULL;
+    memcpy(l->blocks, blocks, n * sizeof *blocks);
+    l->n = l->n_left = n;
+    l->wanted = true;
+    l->until_ns = t->now_ns + (uint64_t)(2 * tokens * t->compute_ns) + (t->compute_ns > 0 ? 1 : 20) * GIVE_UP_NS;
+    for (uint32_t i = 0; i < n; i++) pin_place(t, blocks[i].slot);
+    while (*last) last = &(*last)->next;
+    return *last = l;
+}
+
+enum wf_tier_progress wf_tiers_progress(const wf_tiers *t, const wf_tier_load *l)
+{
+    if (l->failed || (l->n_left && t->now_ns > l->until_ns)) return WF_LOAD_FAILED;
+    return l->n_left ? WF_LOAD_RUNS : WF_LOAD_DONE;
+}
+
+/* Once nobody waits for it and nothing of it is in flight. */
+static void end_load(wf_tiers *t, wf_tier_load *l)
+{
+    wf_tier_load **at = &t->loads;
+    if (l->wanted || l->n_in_flight) return;
+    while (*at != l) at = &(*at)->next;
+    *at = l->next;
+    free_load(l);
+}
+
+void wf_tiers_leave(wf_tiers *t, wf_tier_load *l)
+{
+    t->stats.failed += l->n_left > 0;
+    l->wanted = false;
+    for (wf_tier_block *b = l->blocks; b < l->blocks + l->n; b++) {
+        if (b->begun) continue;
+        unpin_place(t, b->slot);
+        b->begun = true;
+    }
+    end_load(t, l);
+}
+
+/* ---- copies -------------------------------------------------------------------------------------------------- */
+
+static wf_tier_move *idle_move(wf_tiers *t, bool out)
+{
+    wf_tier_move *first = t->moves + (out ? 0 : WF_TIER_MOVES / 2);
+    for (wf_tier_move *m = first; m < first + WF_TIER_MOVES / 2; m++)
+        if (!m->runs) return *m = (wf_tier_move){.out = out}, m;
+    return NULL;
+}
+
+/* What has come down goes on to the file; what finds no place there is in the pool all the same. */
+static void write_below(wf_tiers *t, int32_t slot)
+{
+    const wf_stored_block *x = &t->pool.slots[slot];
+    if (!t->disk || x->state != WF_STORED_READY) return;
+    wf_store_pin(&t->pool, slot);
+    if (!wf_disk_write(t->disk, &x->key, wf_store_tokens(&t->pool, slot), x->table, slot_data(t, slot), slot))
+        wf_store_unpin(&t->pool, slot);
+}
+
+/* What the copy held is let go. ok: it was copied as a whole. */
+static void finish_move(wf_tiers *t, wf_tier_move *m, bool ok)
+{
+    for (uint32_t i = 0; i < m->n; i++) {
+        int32_t slot = m->slot[i];
+        if (m->out && ok) wf_store_ready(&t->pool, slot), write_below(t, slot);
+        else if (m->out) wf_store_kill(&t->pool, slot);
+        wf_store_unpin(&t->pool, slot);
+    }
+    wf_pages_release(t->pages, m->page, m->n);
+    t->stats.failed += !ok;
+    if (ok) *(m->out ? &t->stats.stored : &t->stats.loaded) += m->n;
+    wf_tier_load *l = m->load;
+    m->runs = false;
+    if (!l) return;
+    l->n_in_flight--;
+    l->failed |= !ok;
+    l->n_left -= ok ? m->n : 0;
+    end_load(t, l);
+}
+
+static void begin_move(wf_tiers *t, wf_tier_move *m)
+{
+    wf_tier_copy list[WF_TIER_MOVE_PAGES];
+    for (uint32_t i = 0; i < m->n; i++) {
+        list[i] = (wf_tier_copy){m->page[i], slot_data(t, m->slot[i])};
+        wf_pages_ref(t->pages, m->page[i]);
+    }
+    m->began_ns = t->now_ns;
+    if (m->load) m->load->n_in_flight++;
+    m->runs = t->mover.begin(t->mover.user, m->out, list, m->n, &m->ticket) == WEFT_OK;
+    if (m->runs) t->n_moves++;
+    else finish_move(t, m, false);
+}
+
+static void poll_disk(wf_tiers *t);
+
+void wf_tiers_poll(wf_tiers *t, uint64_t now_ns)
+{
+    t->now_ns = now_ns;
+    for (wf_tier_move *m = t->moves; m < t->moves + WF_TIER_MOVES; m++) {
+        enum wf_tier_moved moved = m->runs ? t->mover.poll(t->mover.user, m->ticket) : WF_TIER_MOVING;
+        if (moved == WF_TIER_MOVING) continue;
+        uint64_t ns = t->now_ns - m->began_ns;
+        *(m->out ? &t->stats.store_ns : &t->stats.load_ns) += ns;
+        if (!m->out) t->load_ns += ((double)ns / m->n - t->load_ns) / (t->load_ns > 0 ? 8 : 1);
+        t->n_moves--;
+        finish_move(t, m, moved == WF_TIER_MOVED);
+    }
+    poll_disk(t);
+}
+
+static void poll_disk(wf_tiers *t)
+{
+    for (wf_disk_end end; t->disk && wf_disk_done(t->disk, &end);) {
+        const wf_disk_stats *d = wf_disk_stats_of(t->disk);
+        if (d->read) t->read_ns = (double)d->read_ns / (double)d->read;
+        if (!end.write && end.ok) wf_store_ready(&t->pool, end.tag);
+        else if (!end.write) wf_store_kill(&t->pool, end.tag);
+        wf_store_unpin(&t->pool, end.tag);
+    }
+}
+
+/* A block in the file gets a slot of the pool; false: later. */
+static bool read_block(wf_tiers *t, wf_tier_block *b)
+{
+    wf_store *disk = wf_disk_store(t->disk);
+    int32_t below = b->slot - ON_DISK(t, 0);
+    const wf_stored_block *x = &disk->slots[below];
+    const int32_t *tokens = wf_store_tokens(disk, below);
+    int32_t slot = wf_store_find(&t->pool, &x->key, tokens, x->table); /* another load has had it read */
+    if (slot < 0 && wf_store_slot(&t->pool, &x->key, x->table) >= 0) return false; /* it is being stored anew */
+    if (slot < 0) {
+        slot = wf_store_take(&t->pool, &x->key, tokens, x->table, WF_STORED_EXPECTED);
+        if (slot < 0) return false;
+        if (!wf_disk_read(t->disk, below, slot_data(t, slot), slot)) {
+            wf_store_kill(&t->pool, slot), wf_store_unpin(&t->pool, slot);
+            return false;
+        }
+    }
+    wf_store_pin(&t->pool, slot);
+    wf_store_unpin(disk, below);
+    b->slot = slot;
+    return true;
+}
+
+/* Is the block in the pool, as a whole? */
+static bool has_come(wf_tiers *t, wf_tier_load *l, wf_tier_block *b)
+{
+    if (wf_tiers_is_on_disk(t, b->slot) && !read_block(t, b)) return false;
+    l->failed |= t->pool.slots[b->slot].state == WF_STORED_DEAD; /* it was to be read, and could not be */
+    return t->pool.slots[b->slot].state == WF_STORED_READY;
+}
+
+static void begin_loads(wf_tiers *t)
+{
+    wf_tier_move *m = NULL;
+    for (wf_tier_load *l = t->loads, *next; l; l = next, m = NULL) {
+        next = l->next;
+        for (wf_tier_block *b = l->blocks; b < l->blocks + l->n && l->wanted && !l->failed; b++) {
+            if (b->begun || !has_come(t, l, b)) continue;
+            if (!m && !(m = idle_move(t, false))) return;
+            b->begun = true;
+            m->load = l;
+            m->page[m->n] = b->page;
+            m->slot[m->n++] = b->slot;
+            if (m->n == WF_TIER_MOVE_PAGES) begin_move(t, m), m = NULL;
+        }
+        if (m) begin_move(t, m);
+    }
+}
+
+/* An offer is taken if its page still holds that block. */
+static bool take_offer(wf_tiers *t, wf_tier_move *m)
+{
+    const wf_tier_offer *o = &t->offers[t->first_offer];
+    t->first_offer = (t->first_offer + 1) % t->cap_offers;
+    t->n_offers--;
+    const int32_t *tokens = wf_prefix_holds(t->prefix, o->page, &o->key, o->table);
+    if (!tokens || wf_store_slot(&t->pool, &o->key, o->table) >= 0) return false;
+    int32_t slot = wf_store_take(&t->pool, &o->key, tokens, o->table, WF_STORED_COMING);
+    t->stats.dropped += slot < 0;
+    if (slot < 0) return false;
+    m->page[m->n] = o->page;
+    m->slot[m->n++] = slot;
+    return true;
+}
+
+/* A part of the device's pages at most: those that are copied cannot be given to others. */
+static void begin_stores(wf_tiers *t)
+{
+    uint32_t most = WF_MAX(t->pages->guaranteed / 8, 1u), held = 0;
+    for (const wf_tier_move *m = t->moves; m < t->moves + WF_TIER_MOVES / 2; m++) held += m->runs ? m->n : 0;
+    for (wf_tier_move *m; t->n_offers && held < most && (m = idle_move(t, true));) {
+        while (t->n_offers && m->n < WF_MIN(most - held, (uint32_t)WF_TIER_MOVE_PAGES)) take_offer(t, m);
+        held += m->n;
+        if (m->n) begin_move(t, m);
+    }
+}
+
+void wf_tiers_begin(wf_tiers *t)
+{
+    begin_loads(t);
+    begin_stores(t);
+}
+
+bool wf_tiers_busy(const wf_tiers *t)
+{
+    return t->n_moves || t->loads || t->n_offers || (t->disk && wf_disk_busy(t->disk));
+}

@@ -1,0 +1,105 @@
+"""Blocks of KV below the cache (--kv-host, --kv-disk) change how long an answer takes, and nothing of it: also after the
+server was killed, and never for another tenant."""
+import os
+import signal
+import subprocess
+import tempfile
+
+import serve
+from serve import Server, at_once
+
+PAGE, CONTEXT = 16, 256
+# Conversations that together need several times the KV cache; each goes on.
+STARTS = [f"{name} {serve.PROMPTS[i % 6]} and saw {i} birds. " + "They sang and danced all day long. " * (4 + i % 4)
+          for i, name in enumerate("Tom Lily Mia Ben Sue Max Ann Tim Zoe Sam Eve Bob".split())]
+ALWAYS = {"WEFT_KV_STORE_ALWAYS": "1", "WEFT_KV_LOAD_ALWAYS": "1"}
+ARGS = ["-c", CONTEXT, "--max-num-seqs", 4, "--kv-memory", "2M", "--deterministic", *serve.ONE_ROUNDING]
+
+
+def rounds(server, n=2, at_a_time=1, **fields):
+    """The answer in each round of each conversation, and how many tokens of its prompt were found, of how many."""
+    texts, cached = {}, {}
+
+    def talk(i):
+        prompt = STARTS[i]
+        for k in range(n):
+            r = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 12, "temperature": 0, "ignore_eos": True, **fields})
+            assert r.status == 200, r.body
+            usage = r.json["usage"]
+            texts[i, k], cached[i, k] = r.text, (usage["prompt_tokens_details"]["cached_tokens"], usage["prompt_tokens"])
+            prompt += r.text + " Then they went home."
+
+    if at_a_time == 1:
+        for i in range(len(STARTS)):
+            talk(i)
+    else:
+        at_once(len(STARTS), talk)
+    return texts, cached
+
+
+class Below(serve.cli.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        plain = Server(*ARGS, "--no-prefix-cache")
+        cls.want = rounds(plain)[0]
+        plain.end()
+
+    def test_same_answers(self):
+        """Whatever is loaded, one conversation at a time and all at once."""
+        server = Server(*ARGS, "--kv-host", "64M", env=ALWAYS)
+        try:
+            for at_a_time in (1, 12, 12):
+                got, cached = rounds(server, at_a_time=at_a_time)
+                self.assertEqual(got, self.want)
+            # all full blocks of a prompt are known by now, but that of its last token
+            self.assertEqual(cached, {k: ((n - 1) // PAGE * PAGE, n) for k, (_, n) in cached.items()})
+            seen = server.metrics()
+            self.assertGreater(seen["external_prefix_cache_hits_total"], 500)
+            self.assertGreaterEqual(seen["external_prefix_cache_queries_total"], seen["external_prefix_cache_hits_total"])
+            self.assertEqual(seen["kv_offload_failed_total"], 0)
+            sent = sum(n for _, n in cached.values()) * 3
+            self.assertLess(seen["prompt_tokens_cached_total"], sent)
+        finally:
+            server.end()
+
+    def test_restarts(self):
+        """A file of blocks is found again after the server ended, and after it was killed, by who has the same salt."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "kv")
+            args = [*ARGS, "--kv-host", "1M", "--kv-disk", f"{path}:64M"]
+            for sig in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
+                server = Server(*args, env=ALWAYS)
+                try:
+                    got, cached = rounds(server)
+                    self.assertEqual(got, self.want)
+                    seen = server.metrics()
+                    self.assertGreater(sum(seen[f'kv_offload_total_bytes_total{{transfer_type="{way}"}}'] for way in ("CPU_to_disk", "disk_to_CPU")), 0)
+                    self.assertEqual(seen["kv_offload_failed_total"], 0)
+                    last = {k: c for k, (c, _) in cached.items()}
+                finally:
+                    server.end(sig)
+            full = {k: (n - 1) // PAGE * PAGE for k, (_, n) in cached.items()}
+            self.assertTrue(all(last[k] <= full[k] for k in full), last)
+            self.assertGreater(sum(last.values()), 0.8 * sum(full.values()), last)
+            self.assertEqual(sorted((f, os.stat(os.path.join(folder, f)).st_mode & 0o777) for f in os.listdir(folder)),
+                             [("kv", 0o600), ("kv.secret", 0o600)])
+            server = Server(*args, env=ALWAYS)
+            try:
+                other = subprocess.run(Server.command(*args), stderr=subprocess.PIPE, timeout=serve.PATIENCE)
+                self.assertNotEqual(other.returncode, 0)
+                self.assertIn(b"another process uses", other.stderr)
+                got, cached = rounds(server, 1, cache_salt="another's")
+                self.assertEqual({c for c, _ in cached.values()}, {0})
+            finally:
+                server.end()
+
+    def test_what_cannot_be(self):
+        for words, *args in (("no_prefix turns off", "--kv-host", "1M", "--no-prefix-cache"), ("holds no page", "--kv-host", "9"),
+                             ("such as /var", "--kv-disk", "/tmp/x"), ("such as /var", "--kv-disk", "/tmp/x:0"), ("/absent/kv", "--kv-disk", "/absent/kv:1G")):
+            r = subprocess.run(Server.command(*args), stderr=subprocess.PIPE, timeout=serve.PATIENCE)
+            self.assertNotEqual(r.returncode, 0)
+            self.assertIn(words.encode(), r.stderr)
+
+
+if __name__ == "__main__":
+    serve.main()

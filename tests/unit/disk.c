@@ -1,0 +1,338 @@
+/* disk: blocks of KV in a file: they are there after a restart, after a process was killed at any moment, and nowhere
+ * else; what is torn, stale, foreign or made by somebody else is not found, or its read fails. */
+#include "mem/disk.h"
+#include "support/suite.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TOKENS = 4, BYTES = 5000, SLOTS = 12, SLOT = 12288, HEAD = 4096 };
+
+static char folder[] = "/tmp/weft-disk-XXXXXX", path[64], secret[80];
+
+static int make_folder(void **state)
+{
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/kv", folder);
+    snprintf(secret, sizeof secret, "%s.secret", path);
+    return 0;
+}
+
+static int clear(void **state)
+{
+    unlink(path), unlink(secret);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    return clear(state), rmdir(folder);
+}
+
+/* ---- blocks: all of one is made from a number ------------------------------------------------------------------ */
+
+static wf_key key_of(int32_t i, int32_t *tokens)
+{
+    for (int32_t k = 0; k < TOKENS; k++) tokens[k] = 100 * i + k;
+    return wf_key_next(&(wf_key){{1}}, tokens, TOKENS);
+}
+
+static void fill(int32_t i, uint8_t *data)
+{
+    for (uint64_t k = 0; k < BYTES; k++) data[k] = (uint8_t)wf_random((uint64_t)i, k);
+}
+
+static wf_disk_params params(void)
+{
+    return (wf_disk_params){.path = path, .bytes = HEAD + SLOTS * SLOT, .page_bytes = BYTES, .page_tokens = TOKENS,
+                            .identity = {{7}}};
+}
+
+static wf_disk *open_disk(const wf_disk_params *p)
+{
+    wf_disk *d = NULL;
+    assert_ok(wf_disk_open(p, &d));
+    return d;
+}
+
+static bool await(wf_disk *d)
+{
+    wf_disk_end end;
+    for (int i = 0; !wf_disk_done(d, &end); i++) wf_sleep_ns(100000), assert_true(i < 100000);
+    return end.ok;
+}
+
+static bool put(wf_disk *d, int32_t i)
+{
+    int32_t tokens[TOKENS];
+    uint8_t data[BYTES];
+    wf_key key = key_of(i, tokens);
+    fill(i, data);
+    return wf_disk_write(d, &key, tokens, 0, data, i) && await(d);
+}
+
+enum { MISS, BAD, GOOD };
+
+static int get(wf_disk *d, int32_t i)
+{
+    int32_t tokens[TOKENS];
+    uint8_t data[BYTES] = {0}, want[BYTES];
+    wf_key key = key_of(i, tokens);
+    int32_t slot = wf_store_find(wf_disk_store(d), &key, tokens, 0);
+    if (slot < 0) return MISS;
+    assert_true(wf_disk_read(d, slot, data, i));
+    if (!await(d)) return assert_int_equal(wf_store_find(wf_disk_store(d), &key, tokens, 0), -1), BAD;
+    fill(i, want);
+    assert_memory_equal(data, want, BYTES);
+    return GOOD;
+}
+
+static void put_some(int32_t n)
+{
+    wf_disk_params p = params();
+    wf_disk *d = open_disk(&p);
+    for (int32_t i = 0; i < n; i++) assert_true(put(d, i));
+    wf_disk_close(d);
+}
+
+static int count_good(const wf_disk_params *p, int32_t n)
+{
+    wf_disk *d = open_disk(p);
+    int good = 0;
+    for (int32_t i = 0; i < n; i++) good += get(d, i) == GOOD;
+    wf_disk_close(d);
+    return good;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------------------------- */
+
+static void survives_a_restart(void **state)
+{
+    wf_disk_params p = params();
+    put_some(8);
+    assert_int_equal(count_good(&p, 9), 8);
+    wf_disk *d = open_disk(&p);
+    assert_int_equal(wf_disk_found(d), 8);
+    for (int32_t i = 8; i < 20; i++) assert_true(put(d, i)); /* twelve places: the oldest go */
+    for (int32_t i = 0; i < 8; i++) assert_int_equal(get(d, i), MISS);
+    assert_int_equal(wf_disk_stats_of(d)->evicted, 8);
+    wf_disk_close(d);
+    assert_int_equal(count_good(&p, 20), 12);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, HEAD + SLOTS * SLOT); /* no larger than asked for */
+}
+
+static void others_find_nothing(void **state)
+{
+    wf_disk_params p = params();
+    put_some(8);
+    p.identity = (wf_key){{8}};
+    assert_int_equal(count_good(&p, 8), 0);
+    p = params();
+    assert_int_equal(count_good(&p, 8), 8); /* their blocks have not gone */
+    p.page_bytes += 4096;
+    assert_int_equal(count_good(&p, 8), 0);
+}
+
+static void smaller_and_larger(void **state)
+{
+    wf_disk_params p = params();
+    put_some(8);
+    p.bytes = HEAD + 3 * SLOT;
+    assert_int_equal(count_good(&p, 8), 3);
+    p.bytes = HEAD + 100 * SLOT;
+    assert_int_equal(count_good(&p, 8), 3);
+    wf_disk *d = NULL;
+    p.bytes = 4097;
+    assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "hold no page");
+}
+
+static void one_process_at_a_time(void **state)
+{
+    wf_disk_params p = params();
+    wf_disk *d = open_disk(&p), *other = NULL;
+    assert_error(wf_disk_open(&p, &other), WEFT_ERR_ARG, "another process uses");
+    wf_disk_close(d);
+}
+
+static void overwrite(const char *name, off_t at, const void *data, size_t n)
+{
+    FILE *f = fopen(name, "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void flip(off_t at)
+{
+    FILE *f = fopen(path, "r+");
+    fseek(f, at, SEEK_SET);
+    int c = fgetc(f);
+    fseek(f, at, SEEK_SET);
+    fputc(c ^ 0x10, f);
+    fclose(f);
+}
+
+/* Any byte of it that changes. */
+static void damaged(void **state)
+{
+    wf_disk_params p = params();
+    put_some(1);
+    enum { SAID = 168 + 4 * TOKENS }; /* bytes of the head that say something */
+    for (off_t at = 0; at < SAID + BYTES; at += at < SAID ? 3 : 97) {
+        off_t byte = HEAD + (at < SAID ? at : HEAD + at - SAID);
+        flip(byte);
+        assert_int_equal(count_good(&p, 1), 0);
+        flip(byte);
+        assert_int_equal(count_good(&p, 1), 1);
+    }
+}
+
+/* Parts of other blocks, all of them genuine. */
+static void mixed(void **state)
+{
+    static char file[HEAD + SLOTS * SLOT];
+    wf_disk_params p = params();
+    put_some(2);
+    FILE *f = fopen(path, "r");
+    assert_int_equal(fread(file, 1, sizeof file, f), sizeof file);
+    fclose(f);
+    const char *a = file + HEAD, *b = a + SLOT;
+    overwrite(path, HEAD + SLOT + HEAD, a + HEAD, BYTES); /* the head of one, the content of another */
+    assert_int_equal(count_good(&p, 2), 1);
+    overwrite(path, HEAD + SLOT, b, SLOT);
+    assert_int_equal(count_good(&p, 2), 2);
+    overwrite(path, HEAD + SLOT, a, SLOT); /* one in the place of another */
+    assert_int_equal(count_good(&p, 2), 1);
+    overwrite(path, HEAD + 5 * SLOT, a, SLOT);
+    wf_disk *d = open_disk(&p);
+    assert_int_equal(wf_disk_found(d), 1);
+    wf_disk_close(d);
+}
+
+/* Without the secret nobody makes a block; who has it is its owner alone. */
+static void secrets(void **state)
+{
+    wf_disk_params p = params();
+    wf_disk *d = NULL;
+    struct stat st;
+    put_some(8);
+    assert_int_equal(stat(secret, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    chmod(secret, 0640);
+    assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "only its owner");
+    chmod(secret, 0600);
+    chmod(path, 0644);
+    assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "chmod 600");
+    chmod(path, 0600);
+    assert_int_equal(count_good(&p, 8), 8);
+    overwrite(secret, 0, "another", 7);
+    assert_int_equal(count_good(&p, 8), 0);
+    assert_int_equal(truncate(secret, 31), 0);
+    assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "32 bytes");
+}
+
+/* A file of somebody else stays as it is. */
+static void another_file(void **state)
+{
+    wf_disk_params p = params();
+    wf_disk *d = NULL;
+    FILE *f = fopen(path, "w");
+    fputs("a diary of some length, which nobody wants to lose", f);
+    fclose(f);
+    chmod(path, 0600);
+    assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "something else");
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 50);
+    p.path = "/absent/kv";
+    assert_error(wf_disk_open(&p, &d), WEFT_ERR_IO, "/absent/kv");
+    p.path = folder;
+    assert_error(wf_disk_open(&p, &d), WEFT_ERR_IO, folder);
+}
+
+/* What may be wrong is not there after a restart either, be it written or just being written. */
+static void forgotten(void **state)
+{
+    wf_disk_params p = params();
+    int32_t tokens[TOKENS];
+    uint8_t data[BYTES];
+    put_some(3);
+    wf_disk *d = open_disk(&p);
+    wf_key key = key_of(1, tokens);
+    wf_disk_forget(d, &key, 0);
+    key = key_of(3, tokens);
+    fill(3, data);
+    assert_true(wf_disk_write(d, &key, tokens, 0, data, 3));
+    wf_disk_forget(d, &key, 0);
+    assert_int_equal(wf_store_find(wf_disk_store(d), &key, tokens, 0), -1);
+    for (wf_disk_end end; wf_disk_busy(d); wf_sleep_ns(100000)) wf_disk_done(d, &end);
+    assert_int_equal(get(d, 1), MISS);
+    wf_disk_close(d);
+    assert_int_equal(count_good(&p, 4), 2);
+}
+
+static ssize_t no_room(int fd, const void *data, size_t n, off_t at)
+{
+    return errno = ENOSPC, -1;
+}
+
+static ssize_t no_data(int fd, void *data, size_t n, off_t at)
+{
+    return at >= HEAD && (at - HEAD) % SLOT >= HEAD ? 0 : pread(fd, data, n, at);
+}
+
+/* A failure is a miss that counts, and the next one is tried again. */
+static void faults_are_misses(void **state)
+{
+    wf_disk_params p = params();
+    put_some(3);
+    p.io = &(wf_disk_io){no_data, no_room};
+    wf_disk *d = open_disk(&p);
+    assert_false(put(d, 5));
+    assert_int_equal(get(d, 5), MISS);
+    for (int32_t i = 0; i < 3; i++) assert_int_equal(get(d, i), BAD);
+    assert_int_equal(wf_disk_stats_of(d)->failed, 4);
+    assert_int_equal(wf_disk_used(d), 0);
+    wf_disk_close(d);
+}
+
+/* Killed while it writes: each block is there as it was written, or it is not there. */
+static void killed_at_any_moment(void **state)
+{
+    enum { KILLS = 60, BLOCKS = 30 };
+    wf_disk_params p = params();
+    int good = 0, bad = 0;
+    for (int k = 0; k < KILLS; k++) {
+        pid_t pid = fork();
+        if (!pid) {
+            wf_disk *d = NULL;
+            if (wf_disk_open(&p, &d)) _exit(1);
+            for (uint64_t i = 0;; i++) put(d, (int32_t)(wf_random((uint64_t)k, i) % BLOCKS));
+        }
+        assert_true(pid > 0);
+        wf_sleep_ns(wf_random(9, (uint64_t)k) % 6000000);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        wf_disk *d = open_disk(&p);
+        for (int32_t i = 0; i < BLOCKS; i++) {
+            int got = get(d, i);
+            good += got == GOOD, bad += got == BAD;
+        }
+        wf_disk_close(d);
+    }
+    printf("%d blocks survived, %d were torn\n", good, bad);
+    assert_true(good > KILLS);
+}
+
+#define EACH(f) CASE_IN(f, clear, clear)
+SUITE(disk, make_folder, remove_folder, EACH(survives_a_restart), EACH(others_find_nothing), EACH(smaller_and_larger),
+      EACH(one_process_at_a_time), EACH(damaged), EACH(mixed), EACH(secrets), EACH(another_file), EACH(forgotten),
+      EACH(faults_are_misses), EACH(killed_at_any_moment))

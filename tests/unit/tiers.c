@@ -1,0 +1,315 @@
+/* tiers: blocks of KV below the device, in worlds of random requests: whatever is copied, late, wrongly or not at all,
+ * whoever goes away meanwhile, each slot that a row attends to holds what it computed. */
+#include "sched_world.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* ---- worlds ------------------------------------------------------------------------------------------------------ */
+
+typedef struct sums {
+    uint64_t stored, hits, failed, evicted, preempted, written, read, bad;
+} sums;
+
+static void add_world(sums *sum, world *w)
+{
+    const wf_tiers *t = &w->tiers;
+    uint32_t found = 0, listed = 0, free = 0;
+    const wf_store *b = &t->pool;
+    for (uint32_t i = 0; i < b->n; i++) {
+        found += b->slots[i].state != WF_STORED_FREE;
+        assert_true(b->slots[i].pins == 0 || b->slots[i].state != WF_STORED_FREE);
+    }
+    for (int32_t i = b->oldest; i >= 0; i = b->slots[i].newer) listed++;
+    for (int32_t i = b->free; i >= 0; i = b->slots[i].next) free++;
+    assert_int_equal(found, b->n_used); /* what is counted is there: no leak, no drift */
+    assert_int_equal(free + found, b->n);
+    assert_true(listed <= found);
+    sum->stored += t->stats.stored, sum->hits += w->s.tier_hits, sum->failed += t->stats.failed;
+    sum->evicted += b->evicted, sum->preempted += w->s.n_preempted;
+    if (!t->disk) return;
+    const wf_disk_stats *d = wf_disk_stats_of(t->disk);
+    sum->written += d->written, sum->read += d->read, sum->bad += d->failed;
+}
+
+static void play_tiers(const wf_limits *l, const wf_kv_window *tables, uint32_t slots, const wf_disk_params *disk,
+                       uint64_t seed, sums *sum)
+{
+    world w;
+    open_world(&w, l, (enum wf_policy)(seed % 4), seed % 3 ? 4 : 1, seed);
+    if (tables) memcpy(w.s.p.tables, tables, TABLES * sizeof *tables);
+    w.ahead = seed / 2 % 2, w.drafts = !w.ahead && seed / 4 % 2, w.unlucky = seed % 5 == 0;
+    open_tiers(&w, slots, seed / 8 % 2, disk);
+    run_world(&w, seed, 60, seed % 2);
+    add_world(sum, &w);
+    close_world(&w);
+    assert_int_equal(wf_null_alive(), 0);
+}
+
+/* Pools of a few slots and of more than there are blocks, over few pages and over many. */
+static void blocks_are_those_that_were_computed(void **state)
+{
+    sums sum = {0};
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        const uint32_t slots[] = {1, 5, 40, 400};
+        const wf_limits l = seed % 7 == 0 ? sharing(starved, 20u << seed % 4, 30) : seed % 3 ? starved : tight;
+        play_tiers(&l, NULL, slots[seed / 4 % 4], NULL, seed, &sum);
+    }
+    printf("%lu pages stored, %lu tokens loaded, %lu copies failed, %lu evicted, %lu preempted\n",
+           (unsigned long)sum.stored, (unsigned long)sum.hits, (unsigned long)sum.failed, (unsigned long)sum.evicted,
+           (unsigned long)sum.preempted);
+    assert_true(sum.stored > 1000 && sum.hits > 1000 && sum.failed > 100 && sum.evicted > 100 && sum.preempted > 100);
+}
+
+/* Where layers have windows, a prefix is loaded as far as they reach. */
+static void windows_and_tables(void **state)
+{
+    sums sum = {0};
+    for (uint64_t seed = 1; seed <= 240; seed++) {
+        const wf_kv_window some[] = {{0, 0}, {24, 0}, {7, 0}, {1, 0}, {9, 1 + seed % 9}, {20, 3}};
+        const wf_kv_growth growth = {PAGE, 12, LONGEST / PAGE};
+        wf_kv_layout tables = {.n_tables = 1 + seed % 3};
+        wf_limits l = starved;
+        for (uint32_t t = 0; t < tables.n_tables; t++)
+            tables.tables[t] = some[!t && seed % 4 ? 0 : wf_random(seed, t) % WF_LEN(some)];
+        l.step_tokens = 12, l.tables = tables.n_tables, l.held_pages = wf_kv_layout_pages(&tables, &growth);
+        l.pages = l.held_pages + (seed / 32 % 2 ? 0 : 3);
+        if (seed % 13 < 4) l = sharing(l, 20, 30);
+        play_tiers(&l, tables.tables, seed % 2 ? 30 : 300, NULL, seed, &sum);
+    }
+    printf("%lu pages stored, %lu tokens loaded, %lu copies failed\n", (unsigned long)sum.stored,
+           (unsigned long)sum.hits, (unsigned long)sum.failed);
+    assert_true(sum.stored > 1000 && sum.hits > 1000 && sum.failed > 100);
+}
+
+/* ---- a file below the pool ---------------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/weft-tiers-XXXXXX", path[64];
+
+static int make_folder(void **state)
+{
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/kv", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    char secret[80];
+    snprintf(secret, sizeof secret, "%s.secret", path);
+    unlink(path), unlink(secret);
+    return rmdir(folder);
+}
+
+static uint64_t n_transfers;
+
+/* Transfers fail, are short, or late. */
+static ssize_t bad_read(int fd, void *data, size_t n, off_t at)
+{
+    uint64_t x = wf_random(5, __atomic_add_fetch(&n_transfers, 1, __ATOMIC_RELAXED));
+    if (x % 16 == 0) return errno = EIO, -1;
+    if (x % 16 == 1) return 0;
+    if (x % 16 == 2) wf_sleep_ns(1000000);
+    if (x % 16 == 3) return errno = EINTR, -1;
+    ssize_t got = pread(fd, data, x % 16 < 8 ? 1 + n / 3 : n, at);
+    if (got > 0 && x % 64 == 15) ((uint8_t *)data)[x / 64 % (uint64_t)got] ^= 1;
+    return got;
+}
+
+static ssize_t bad_write(int fd, const void *data, size_t n, off_t at)
+{
+    uint64_t x = wf_random(6, __atomic_add_fetch(&n_transfers, 1, __ATOMIC_RELAXED));
+    if (x % 16 == 0) return errno = ENOSPC, -1;
+    if (x % 16 == 1) return pwrite(fd, data, n / 2, at), errno = EIO, -1; /* it is torn */
+    if (x % 16 == 2) wf_sleep_ns(1000000);
+    return pwrite(fd, data, x % 16 < 8 ? 1 + n / 3 : n, at);
+}
+
+/* One world after the other begins with what the ones before have left, whatever was wrong with it. */
+static void blocks_of_earlier_processes(void **state)
+{
+    static const wf_disk_io bad = {bad_read, bad_write};
+    sums sum = {0};
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        const uint32_t slots[] = {1, 5, 40};
+        wf_disk_params disk = {.path = path, .bytes = 4096 + 8192 * (seed / 20 % 2 ? 40 : 300),
+                               .io = seed % 2 ? &bad : NULL};
+        play_tiers(seed % 3 ? &starved : &tight, NULL, slots[seed % 3], &disk, seed, &sum);
+    }
+    printf("%lu pages written, %lu read, %lu transfers failed, %lu tokens loaded\n", (unsigned long)sum.written,
+           (unsigned long)sum.read, (unsigned long)sum.bad, (unsigned long)sum.hits);
+    assert_true(sum.written > 1000 && sum.read > 500 && sum.bad > 100 && sum.hits > 1000);
+}
+
+/* ---- one block at a time ----------------------------------------------------------------------------------------- */
+
+static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first)
+{
+    sim *r = calloc(1, sizeof *r);
+    for (uint32_t i = 0; i < n_prompt; i++) r->tokens[i] = first + (int32_t)i;
+    set_truth(r, n_prompt);
+    r->want = n_prompt + n_answer;
+    r->q = (wf_seq){.tokens = r->tokens, .n_tokens = n_prompt, .max_tokens = r->want};
+    r->began = -1;
+    r->link = w->alive;
+    w->alive = r;
+    wf_sched_add(&w->s, &r->q);
+    return r;
+}
+
+static void run_out(world *w)
+{
+    for (int i = 0; w->alive || wf_tiers_busy(&w->tiers); i++) step(w), assert_true(i < 1000);
+}
+
+/* Others need all pages. */
+static void crowd_out(world *w)
+{
+    for (int i = 0; i < 6; i++) add(w, 40, 1, 100000 + 1000 * i);
+    run_out(w);
+}
+
+static void open_one(world *w, bool always)
+{
+    open_world(w, &tight, WF_POLICY_NANOFLOW, 1, 1);
+    open_tiers(w, 200, always, NULL);
+    w->faultless = true;
+}
+
+/* A block is stored when it is seen for the second time, and saves computing at the third. */
+static void second_sighting(void **state)
+{
+    for (int always = 0; always < 2; always++) {
+        world w;
+        open_one(&w, always);
+        add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
+        assert_int_equal(w.tiers.stats.stored > 0, always);
+        add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
+        assert_true(w.tiers.stats.stored >= 9);
+        uint64_t before = w.s.tier_hits;
+        sim *r = add(&w, 40, 3, 7);
+        while (w.alive && !r->q.counted) step(&w);
+        assert_int_equal(r->q.n_cached, 36); /* at least one token is computed */
+        assert_true(w.s.tier_hits - before <= 36 && w.s.tier_hits > before);
+        run_out(&w);
+        close_world(&w);
+    }
+}
+
+/* Other roots: of other tenants, models or formats. */
+static void roots_are_apart(void **state)
+{
+    world w;
+    open_one(&w, true);
+    add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
+    sim *r = add(&w, 40, 1, 7);
+    r->q.root = wf_key_root(&r->q.root, "salt", 4);
+    while (w.alive && !r->q.counted) step(&w);
+    assert_int_equal(r->q.n_cached, 0);
+    run_out(&w);
+    close_world(&w);
+}
+
+/* While one waits for its load, another that came later runs and ends. */
+static void others_pass(void **state)
+{
+    world w;
+    open_one(&w, true);
+    add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
+    sim *r = add(&w, 40, 1, 7);
+    step(&w);
+    assert_non_null(r->q.load);
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until += 50;
+    int ended = w.ended;
+    add(&w, 8, 2, 900000);
+    for (int i = 0; i < 10; i++) step(&w);
+    assert_int_equal(w.ended, ended + 1);
+    assert_non_null(r->q.load);
+    run_out(&w);
+    close_world(&w);
+}
+
+/* A load that stalls is given up, and its tokens are computed; what it was to write to stays taken until its end. */
+static void stalled_load_is_given_up(void **state)
+{
+    world w;
+    open_one(&w, true);
+    add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
+    sim *r = add(&w, 40, 1, 7);
+    step(&w);
+    assert_non_null(r->q.load);
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until += 5000;
+    int ended = w.ended;
+    for (int i = 0; i < 3000 && w.ended == ended; i++) step(&w);
+    assert_int_equal(w.ended, ended + 1); /* 2 s, a step being a millisecond */
+    assert_true(w.tiers.stats.failed >= 1 && wf_pages_in_use(&w.s.pages) > 0);
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = 0;
+    run_out(&w);
+    assert_int_equal(wf_pages_in_use(&w.s.pages), 0);
+    close_world(&w);
+}
+
+/* What may be wrong is nowhere below, be its copy over or not. */
+static void forgotten_blocks(void **state)
+{
+    for (int when = 0; when < 2; when++) {
+        world w;
+        open_one(&w, true);
+        sim *r = add(&w, 40, 2, 7);
+        while (w.tiers.pool.n_used < 5) step(&w);
+        for (int i = 0; when && i < 10; i++) wf_tiers_poll(&w.tiers, 0), w.steps++;
+        wf_sched_forget(&w.s, &r->q, 8);
+        run_out(&w);
+        crowd_out(&w);
+        r = add(&w, 40, 1, 7);
+        while (w.alive && !r->q.counted) step(&w);
+        assert_true(r->q.n_cached <= 8);
+        run_out(&w);
+        close_world(&w);
+    }
+}
+
+/* A key alone finds nothing. */
+static void tokens_are_compared(void **state)
+{
+    world w;
+    open_one(&w, true);
+    add(&w, 9, 1, 7), run_out(&w);
+    int32_t tokens[PAGE] = {7, 8, 9, 10};
+    wf_key key = wf_key_next(&(wf_key){{0}}, tokens, PAGE);
+    assert_true(wf_tiers_find(&w.tiers, &key, tokens, 0) >= 0);
+    tokens[3]++;
+    assert_int_equal(wf_tiers_find(&w.tiers, &key, tokens, 0), -1);
+    tokens[3]--;
+    assert_int_equal(wf_tiers_find(&w.tiers, &key, tokens, 1), -1);
+    close_world(&w);
+}
+
+/* Loading is chosen where it is faster, and tried again at last where it once was slow. */
+static void worth(void **state)
+{
+    wf_tiers t = {.load_ns = 100, .compute_ns = 10};
+    assert_true(wf_tiers_worth(&t, 10, 0, 1000));
+    assert_false(wf_tiers_worth(&t, 10, 0, 99));
+    int tries = 0;
+    for (t.load_ns = 1000; !wf_tiers_worth(&t, 10, 0, 99); tries++) assert_true(tries < 1000);
+    assert_true(tries > 10);
+    t.compute_ns = 0;
+    assert_true(wf_tiers_worth(&t, 1000, 0, 1)); /* nothing is known */
+}
+
+static void too_small(void **state)
+{
+    wf_tiers t;
+    wf_dev *d = NULL;
+    assert_ok(wf_dev_open("null", &(wf_open_params){.watchdog_ms = 1}, &d));
+    assert_error(wf_tiers_open(d, &(wf_tiers_params){.host_bytes = 99, .page_bytes = 100, .page_tokens = 4},
+                               &(wf_tier_mover){0}, 10, &t),
+                 WEFT_ERR_ARG, "holds no page");
+    wf_dev_close(d);
+    assert_int_equal(wf_null_alive(), 0);
+}
+
+SUITE(tiers, make_folder, remove_folder, CASE(blocks_are_those_that_were_computed), CASE(windows_and_tables),
+      CASE(blocks_of_earlier_processes), CASE(second_sighting), CASE(roots_are_apart), CASE(others_pass),
+      CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(tokens_are_compared), CASE(worth), CASE(too_small))
