@@ -6,7 +6,7 @@
 
 #define SLAB      (1ull << 30) /* bytes of a slab at most: drivers may refuse larger ones */
 #define WAYS      8 /* of a set of keys that were seen */
-#define GIVE_UP_NS 100000000ull /* a load that takes so much longer than computing is given up */
+#define GIVE_UP_NS 1000000000ull /* a load that takes so much longer than computing is given up */
 
 /* ---- the pool ------------------------------------------------------------------------------------------------ */
 
@@ -170,7 +170,7 @@ wf_tier_load *wf_tiers_load(wf_tiers *t, const wf_tier_block *blocks, uint32_t n
     memcpy(l->blocks, blocks, n * sizeof *blocks);
     l->n = l->n_left = n;
     l->wanted = true;
-    l->until_ns = t->now_ns + (uint64_t)(2 * tokens * t->compute_ns) + (t->compute_ns > 0 ? 1 : 20) * GIVE_UP_NS;
+    l->until_ns = t->p.load_always ? UINT64_MAX : t->now_ns + (uint64_t)(2 * tokens * t->compute_ns) + GIVE_UP_NS;
     for (uint32_t i = 0; i < n; i++) pin_place(t, blocks[i].slot);
     while (*last) last = &(*last)->next;
     return *last = l;
@@ -259,6 +259,13 @@ static void begin_move(wf_tiers *t, wf_tier_move *m)
     else finish_move(t, m, false);
 }
 
+/* What copying a page takes at its best, as seen lately: copies also wait for the steps before them, but so does
+ * computing, and nobody else waits for copies. */
+static double best_of(double before, double now)
+{
+    return before > 0 ? WF_MIN(before * 1.02, now) : now;
+}
+
 static void poll_disk(wf_tiers *t);
 
 void wf_tiers_poll(wf_tiers *t, uint64_t now_ns)
@@ -269,7 +276,7 @@ void wf_tiers_poll(wf_tiers *t, uint64_t now_ns)
         if (moved == WF_TIER_MOVING) continue;
         uint64_t ns = t->now_ns - m->began_ns;
         *(m->out ? &t->stats.store_ns : &t->stats.load_ns) += ns;
-        if (!m->out) t->load_ns += ((double)ns / m->n - t->load_ns) / (t->load_ns > 0 ? 8 : 1);
+        if (!m->out) t->load_ns = best_of(t->load_ns, (double)ns / m->n);
         t->n_moves--;
         finish_move(t, m, moved == WF_TIER_MOVED);
     }

@@ -82,7 +82,7 @@ typedef struct wf_tiers_params {
     uint64_t host_bytes, page_bytes; /* of the pool, at most; of a page */
     uint32_t page_tokens;
     bool always;      /* store a block when it is seen for the first time */
-    bool load_always; /* load also where computing is expected to be faster (tests) */
+    bool load_always; /* load also where computing is expected to be faster, and however long it takes (tests) */
     wf_disk_params disk; /* path NULL: none */
 } wf_tiers_params;
 
@@ -104,7 +104,8 @@ typedef struct wf_tiers {
     wf_tier_load *loads;
     uint32_t n_moves;
     uint64_t now_ns;
-    double load_ns, read_ns, compute_ns; /* of a page to the device, and from the file; of a token; 0: unknown */
+    double load_ns, read_ns, compute_ns; /* of a page to the device, at its best, and from the file; of a token; 0:
+                                            unknown */
     wf_tier_stats stats;
 } wf_tiers;
 

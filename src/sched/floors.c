@@ -117,7 +117,8 @@ static bool begin_load(wf_sched *s, wf_seq *q, uint32_t n, uint32_t count, uint3
         for (uint32_t i = 0; i < n; i++)
             if (wf_seq_table(q, t)[i] < 0)
                 blocks[at] = (wf_tier_block){pages[at], BELOW(wf_seq_table(q, t)[i]), false}, at++;
-    if (ok && !(q->load = wf_tiers_load(s->tiers, blocks, count, tokens)))
+    /* it begins behind two steps at most */
+    if (ok && !(q->load = wf_tiers_load(s->tiers, blocks, count, tokens + 2 * s->limits.step_tokens)))
         wf_pages_release(&s->pages, pages, count), ok = false;
     at = 0;
     for (uint32_t t = 0; ok && t < q->n_tables; t++)

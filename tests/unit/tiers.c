@@ -235,13 +235,14 @@ static void stalled_load_is_given_up(void **state)
     world w;
     open_one(&w, true);
     add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
+    w.tiers.p.load_always = false; /* which would wait */
     sim *r = add(&w, 40, 1, 7);
     step(&w);
     assert_non_null(r->q.load);
     for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until += 5000;
     int ended = w.ended;
     for (int i = 0; i < 3000 && w.ended == ended; i++) step(&w);
-    assert_int_equal(w.ended, ended + 1); /* 2 s, a step being a millisecond */
+    assert_int_equal(w.ended, ended + 1); /* a second, a step being a millisecond */
     assert_true(w.tiers.stats.failed >= 1 && wf_pages_in_use(&w.s.pages) > 0);
     for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = 0;
     run_out(&w);
