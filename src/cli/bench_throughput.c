@@ -52,6 +52,7 @@ typedef struct run_row {
     wf_load_stats stats;
     struct weft_stats before, after; /* of the engine */
     double total_rate, optimum_pct;  /* tokens per second, input and output; percent of equation 5's optimum, or NAN */
+    uint32_t rounds; /* of conversations; 0 or 1: requests stand alone */
 } run_row;
 
 /* ---- what to run ----------------------------------------------------------------------------------------------- */
@@ -347,6 +348,8 @@ static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_r
                           .at = at,
                           .window = 2 * (size_t)t->n_seqs,
                           .together = !at,
+                          .conversations = row->rounds > 1 ? specs->n / row->rounds : 0,
+                          .think_s = t->o->load.think_s,
                           .n_vocab = weft_model_info(t->m)->n_vocab,
                           .seed = t->o->seed + (t->n_runs++ << 32),
                           .stop = wf_interrupted,
@@ -368,6 +371,30 @@ static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_r
     return WEFT_OK;
 }
 
+/* What conversations found, and what was moved for that (NanoFlow, figure 9 and section 4.2.2). */
+static void print_reuse(const throughput *t, struct weft_engine *e, const run_row *row)
+{
+    const struct weft_stats *a = &row->before, *b = &row->after;
+    struct weft_tier_stats host = {0}, disk = {0};
+    weft_engine_tier_stats(e, WEFT_TIER_HOST, &host);
+    weft_engine_tier_stats(e, WEFT_TIER_DISK, &disk);
+    if (row->rounds > 1 && wf_rows_for_people(&t->rows))
+        fprintf(stderr,
+                "%u rounds: %llu of %llu prompt tokens were in the KV cache, %llu below it; down %s to the host, %s to "
+                "disk, up %s and %s\n",
+                row->rounds, (unsigned long long)(b->prefix_hits - a->prefix_hits),
+                (unsigned long long)(b->prefix_queries - a->prefix_queries), (unsigned long long)host.hits,
+                WF_HUMAN(host.stored_bytes, true), WF_HUMAN(disk.stored_bytes, true), WF_HUMAN(host.loaded_bytes, true),
+                WF_HUMAN(disk.loaded_bytes, true));
+}
+
+/* Every request is the first round of a conversation, whose later ones are as long. */
+static weft_status add_rounds(wf_request_specs *specs, uint32_t rounds)
+{
+    for (size_t i = 0, n = specs->n; i < (rounds - 1) * n; i++) WF_TRY(wf_request_specs_add(specs, specs->list[i]));
+    return WEFT_OK;
+}
+
 /* A few tokens, so that one-time costs are not measured. */
 static weft_status warm_up(throughput *t, struct weft_engine *e, const char *policy)
 {
@@ -379,12 +406,17 @@ static weft_status warm_up(throughput *t, struct weft_engine *e, const char *pol
     return s;
 }
 
+static uint32_t rounds_of(const throughput *t)
+{
+    return WF_MAX(t->o->load.rounds, 1u);
+}
+
 /* The first requests that fit the context. */
 static weft_status pick_requests(const throughput *t, const load *l, wf_request_specs *out, size_t *skipped)
 {
     for (size_t i = 0; i < l->specs.n && out->n < t->n_requests; i++) {
         const wf_request_spec *a = &l->specs.list[i];
-        if ((uint64_t)WF_MAX(a->n_in, 1u) + a->n_out > t->context) ++*skipped;
+        if (rounds_of(t) * ((uint64_t)WF_MAX(a->n_in, 1u) + a->n_out) > t->context) ++*skipped;
         else WF_TRY(wf_request_specs_add(out, *a));
     }
     if (out->n) return WEFT_OK;
@@ -410,10 +442,12 @@ static weft_status run_load(throughput *t, struct weft_engine *e, const char *po
 {
     wf_request_specs specs = {0};
     double *at = NULL;
-    run_row row = {.policy = policy, .load = l, .rate = rate};
+    run_row row = {.policy = policy, .load = l, .rate = rate, .rounds = rounds_of(t)};
     weft_status s = pick_requests(t, l, &specs, &row.skipped);
     if (!s && t->o->load.arrivals && !(at = arrival_times(t, &specs, &row.rate))) s = WEFT_ERR_NOMEM;
+    if (!s) s = add_rounds(&specs, row.rounds);
     if (!s) s = run_requests(t, e, &specs, at, &row);
+    if (!s) print_reuse(t, e, &row);
     if (!s) print_run(t, &row), s = note_limit(t, &row);
     if (!s && t->o->results && !wf_interrupted()) s = append_results(t, &row);
     free(at);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define LOOK_NS 100000000u /* longest sleep of the submitting thread */
@@ -12,6 +13,9 @@ typedef struct slot { /* a request's user pointer */
     struct replay *replay;
     wf_request_result *result;
     struct weft_request *request;
+    int32_t *ids;      /* of a conversation: its prompt and answer; NULL before, and once the next round has them */
+    uint32_t n_ids;
+    uint64_t ended_ns; /* guarded by lock; 0: it runs, or has not begun */
 } slot;
 
 typedef struct replay {
@@ -40,6 +44,7 @@ static void on_done(slot *s, const struct weft_event *ev, uint64_t now)
     s->result->ok = ev->status == WEFT_OK;
     if (!s->result->first_ns) s->result->first_ns = s->result->last_ns = now; /* prefill only */
     pthread_mutex_lock(&r->lock);
+    s->ended_ns = now;
     if (ev->status && !r->status) {
         r->status = ev->status;
         wf_copy(r->message, sizeof r->message, ev->message);
@@ -53,7 +58,10 @@ static void on_event(void *user, const struct weft_event *ev)
 {
     slot *s = user;
     uint64_t now = wf_now_ns();
-    if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0) wf_request_result_token(s->result, now);
+    if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0) {
+        wf_request_result_token(s->result, now);
+        if (s->ids) s->ids[s->n_ids++] = ev->id;
+    }
     if (ev->kind == WEFT_EVENT_DONE) on_done(s, ev, now);
 }
 
@@ -61,27 +69,58 @@ static void on_event(void *user, const struct weft_event *ev)
 
 static uint64_t arrival_ns(const replay *r, size_t i) { return r->start_ns + (uint64_t)(r->p->at[i] * 1e9); }
 
+/* What request i goes on with; NULL: nothing. */
+static slot *round_before(const replay *r, size_t i)
+{
+    return r->p->conversations && i >= r->p->conversations ? &r->slots[i - r->p->conversations] : NULL;
+}
+
+/* When it may go on; UINT64_MAX: not yet. */
+static uint64_t goes_on_ns(replay *r, const slot *before)
+{
+    pthread_mutex_lock(&r->lock);
+    uint64_t ended = before->ended_ns;
+    pthread_mutex_unlock(&r->lock);
+    return ended ? ended + (uint64_t)(r->p->think_s * 1e9) : UINT64_MAX;
+}
+
+/* Takes over what was said before, into the prompt, and makes room for what will be. */
+static weft_status go_on(replay *r, size_t i, uint32_t *n_in)
+{
+    slot *before = round_before(r, i), *s = &r->slots[i];
+    uint32_t n = before ? before->n_ids : 0, total = n + *n_in;
+    if (!(s->ids = wf_calloc(total + r->p->specs[i].n_out + 1, sizeof *s->ids))) return WEFT_ERR_NOMEM;
+    if (before) memcpy(s->ids, before->ids, n * sizeof *s->ids);
+    memcpy(s->ids + n, r->prompt, *n_in * sizeof *s->ids);
+    if (before) free(before->ids), before->ids = NULL;
+    *n_in = s->n_ids = total;
+    return WEFT_OK;
+}
+
 static weft_status submit(replay *r, size_t i)
 {
     const wf_request_spec *spec = &r->p->specs[i];
-    slot *s = &r->slots[i];
+    slot *s = &r->slots[i], *before = round_before(r, i);
     uint32_t n_in = WF_MAX(spec->n_in, 1u);
     for (uint32_t k = 0; k < n_in; k++) r->prompt[k] = (int32_t)(wf_random(r->p->seed + i, k) % r->p->n_vocab);
-    struct weft_request_params rp = {.tokens = r->prompt,
+    if (r->p->conversations) WF_TRY(go_on(r, i, &n_in));
+    struct weft_request_params rp = {.tokens = s->ids ? s->ids : r->prompt,
                                      .n_tokens = n_in,
                                      .max_tokens = spec->n_out,
                                      .prefill_only = !spec->n_out,
                                      .ignore_eos = true,
                                      .on_event = on_event,
                                      .user = s};
-    s->result->start_ns = r->p->at ? arrival_ns(r, i) : r->start_ns;
+    s->result->start_ns = before ? goes_on_ns(r, before) : r->p->at ? arrival_ns(r, i) : r->start_ns;
     return weft_submit(r->e, &rp, &s->request);
 }
 
 /* May the next request be submitted now? */
-static bool is_due(const replay *r)
+static bool is_due(replay *r)
 {
     if (r->next >= r->p->n) return false;
+    const slot *before = round_before(r, r->next);
+    if (before) return wf_now_ns() >= goes_on_ns(r, before);
     if (r->p->at) return wf_now_ns() >= arrival_ns(r, r->next);
     return !r->p->window || r->next - r->n_freed < r->p->window;
 }
@@ -90,7 +129,9 @@ static bool is_due(const replay *r)
 static void wait_a_little(replay *r)
 {
     uint64_t until = wf_now_ns() + LOOK_NS;
-    if (r->p->at && r->next < r->p->n) until = WF_MIN(until, arrival_ns(r, r->next));
+    const slot *before = r->next < r->p->n ? round_before(r, r->next) : NULL;
+    if (before) until = WF_MIN(until, goes_on_ns(r, before));
+    else if (r->p->at && r->next < r->p->n) until = WF_MIN(until, arrival_ns(r, r->next));
     struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
     pthread_mutex_lock(&r->lock);
     if (r->n_ended == r->n_freed) pthread_cond_timedwait(&r->wake, &r->lock, &t);
@@ -205,6 +246,7 @@ weft_status wf_replay(struct weft_engine *e, const wf_replay_params *p, wf_reque
     for (size_t i = 0; i < r.next; i++)
         if (r.slots[i].request) weft_cancel(r.slots[i].request);
     for (size_t i = 0; i < r.next; i++) weft_request_free(r.slots[i].request);
+    for (size_t i = 0; r.slots && i < p->n; i++) free(r.slots[i].ids);
     pthread_cond_destroy(&r.wake);
     pthread_mutex_destroy(&r.lock);
     free(r.prompt);

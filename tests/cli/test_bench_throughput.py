@@ -104,6 +104,18 @@ class Throughput(cli.TestCase):
         self.assertEqual(len(re.findall(r"(?m)^\| orca ", text)), 2)
         self.assertEqual(len(re.findall("measured rate within 200 ms|no measured rate", text)), 1)
 
+    def test_rounds(self):
+        """Conversations go on with all that was said; what a round need not compute comes from the KV cache and from below it."""
+        r = self.ok(*throughput("--policy", "nanoflow", "--const", "40:8", "--num-prompts", 6, "-c", 256, "--max-num-seqs", 2, "--kv-memory", "1M",
+                                "--kv-host", "16M", "WEFT_ROUNDS=3", "WEFT_THINK_TIME=0.02", "WEFT_KV_STORE_ALWAYS=1", "WEFT_KV_LOAD_ALWAYS=1"))
+        self.assertRegex(r.text, r"\| 40:8 +\| +18 \| +0 \| +1584 \| +144 \|")
+        found, prompts, below = map(int, re.search(r"3 rounds: (\d+) of (\d+) prompt tokens were in the KV cache, (\d+) below it", r.err).groups())
+        self.assertEqual(prompts, 1584 + 1)
+        most = 6 * (32 + 80)  # whole pages of 48 and 96 tokens, the last of which was not computed; a page may go before it is stored
+        self.assertIn(found + below, range(most // 2, most + 1))
+        self.assertGreater(below, 0)
+        self.fails(cli.RUNTIME, "no request fits", *throughput("--const", "40:8", "-c", 143, "WEFT_ROUNDS=3"))
+
     def test_arrivals_of_the_trace(self):
         """Its four requests that fit come within 60 s, so 1 in 20 s; a thousand times as fast when that rate is asked for."""
         row, = self.rows("--dataset-path", self.csv, "--arrivals", "trace", "--request-rate", 50, "--policy", "nanoflow")

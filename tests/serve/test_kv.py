@@ -48,17 +48,19 @@ class Below(serve.cli.TestCase):
         """Whatever is loaded, one conversation at a time and all at once."""
         server = Server(*ARGS, "--kv-host", "64M", env=ALWAYS)
         try:
-            for at_a_time in (1, 12, 12):
+            for at_a_time in (1, 12, 12, 1, 1, 1):
                 got, cached = rounds(server, at_a_time=at_a_time)
                 self.assertEqual(got, self.want)
-            # all full blocks of a prompt are known by now, but that of its last token
-            self.assertEqual(cached, {k: ((n - 1) // PAGE * PAGE, n) for k, (_, n) in cached.items()})
+                # sooner or later all full blocks of a prompt are known, but that of its last token
+                full = {k: ((n - 1) // PAGE * PAGE, n) for k, (_, n) in cached.items()}
+                if cached == full:
+                    break
+            self.assertEqual(cached, full)
             seen = server.metrics()
             self.assertGreater(seen["external_prefix_cache_hits_total"], 500)
             self.assertGreaterEqual(seen["external_prefix_cache_queries_total"], seen["external_prefix_cache_hits_total"])
             self.assertEqual(seen["kv_offload_failed_total"], 0)
-            sent = sum(n for _, n in cached.values()) * 3
-            self.assertLess(seen["prompt_tokens_cached_total"], sent)
+            self.assertGreaterEqual(seen["prompt_tokens_cached_total"], sum(n for n, _ in full.values()))
         finally:
             server.end()
 
