@@ -94,6 +94,11 @@ class Below(serve.cli.TestCase):
                 self.assertEqual({c for c, _ in cached.values()}, {0})
             finally:
                 server.end()
+            server = Server(*args, "-c", CONTEXT + 64, env=ALWAYS)  # a setting that K and V may depend on
+            try:
+                self.assertEqual({c for c, _ in rounds(server, 1)[1].values()}, {0})
+            finally:
+                server.end()
 
     def test_what_cannot_be(self):
         for words, *args in (("no_prefix turns off", "--kv-host", "1M", "--no-prefix-cache"), ("holds no page", "--kv-host", "9"),

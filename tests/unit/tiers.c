@@ -270,6 +270,18 @@ static void forgotten_blocks(void **state)
     }
 }
 
+/* The same in every process and on every machine: what Python's hashlib gives. */
+static void keys_are_those_of_others(void **state)
+{
+    const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, -8};
+    wf_key root = wf_key_root(&(wf_key){{0}}, "salt", 4), first = wf_key_next(&root, tokens, 4),
+           key = wf_key_next(&first, tokens + 4, 4),
+           want = {{0x279730a54913cfa3ull, 0x110b5e852ed3375dull, 0xbb771dbe2abf65e8ull, 0x316ecb4a25b5e588ull}};
+    assert_true(wf_key_same(&key, &want));
+    key = wf_key_root(&(wf_key){{0}}, NULL, 0);
+    assert_false(wf_key_same(&root, &key));
+}
+
 /* A key alone finds nothing. */
 static void tokens_are_compared(void **state)
 {
@@ -313,4 +325,5 @@ static void too_small(void **state)
 
 SUITE(tiers, make_folder, remove_folder, CASE(blocks_are_those_that_were_computed), CASE(windows_and_tables),
       CASE(blocks_of_earlier_processes), CASE(second_sighting), CASE(roots_are_apart), CASE(others_pass),
-      CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(tokens_are_compared), CASE(worth), CASE(too_small))
+      CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(keys_are_those_of_others), CASE(tokens_are_compared),
+      CASE(worth), CASE(too_small))
