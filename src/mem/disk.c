@@ -19,6 +19,7 @@
 #define THREADS   4     /* a code of 2 MiB takes one 2 ms, a fast disk half a millisecond */
 #define WAITING   64    /* transfers each way that wait at most */
 #define SCANNERS  8     /* threads that read the heads of slots at the start */
+#define MOST_TOKENS 1024 /* of a page */
 
 static const char magic[8] = "weftKV1";
 
@@ -194,12 +195,10 @@ static bool read_block(const wf_disk *d, const transfer *t)
 {
     slot_head h;
     uint8_t code[32];
-    int32_t *tokens = wf_calloc(d->p.page_tokens, sizeof *tokens);
-    bool ok = tokens && read_head(d, t->slot, &h, tokens) && wf_key_same(&h.key, &t->key) && h.table == t->table &&
-              !memcmp(tokens, wf_store_tokens(&d->blocks, t->slot), d->p.page_tokens * sizeof *tokens) &&
-              read_all(d, t->data, d->p.page_bytes, slot_at(d, t->slot) + d->head_bytes);
-    free(tokens);
-    if (!ok) return false;
+    int32_t tokens[MOST_TOKENS];
+    if (!read_head(d, t->slot, &h, tokens) || !wf_key_same(&h.key, &t->key) || h.table != t->table ||
+        memcmp(tokens, wf_store_tokens(&d->blocks, t->slot), d->p.page_tokens * sizeof *tokens) ||
+        !read_all(d, t->data, d->p.page_bytes, slot_at(d, t->slot) + d->head_bytes)) return false;
     content_code(d, t->data, code);
     return !memcmp(code, h.content, sizeof code);
 }
@@ -331,7 +330,10 @@ weft_status wf_disk_open(const wf_disk_params *p, wf_disk **out)
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->wake, NULL);
     uint64_t n = p->bytes > ALIGN ? (p->bytes - ALIGN) / d->slot_bytes : 0;
-    weft_status s = d->p.path ? WEFT_OK : WEFT_ERR_NOMEM;
+    weft_status s = !d->p.path                     ? WEFT_ERR_NOMEM
+                    : p->page_tokens > MOST_TOKENS ? wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %u tokens: at most %d",
+                                                             p->page_tokens, MOST_TOKENS)
+                                                   : WEFT_OK;
     if (s == WEFT_OK && !n)
         s = wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %s in %s hold no page of the KV cache, which takes %s there",
                     WF_HUMAN(p->bytes, true), p->path, WF_HUMAN(d->slot_bytes, true));
