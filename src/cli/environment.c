@@ -69,8 +69,6 @@ static const wf_opt rows[] = {
      WF_OPT_FLAG, AT(client.save_detailed)},
     {0, "WEFT_BURSTINESS", "B", "`weft bench serve`: of arrivals; less: burstier, more: more regular (1: Poisson)",
      WF_OPT_REAL, AT(client.burstiness), 1e-3, 1e6},
-    {0, "WEFT_RESULT_FILENAME", "FILE", "`weft bench serve`: name of the result (from rate, model and date)",
-     WF_OPT_TEXT, AT(client.result_file)},
     {0, "WEFT_LABEL", "TEXT", "`weft bench serve`: label in the result and in its file name", WF_OPT_TEXT,
      AT(client.label)},
     {0, "WEFT_BOS", "TEXT", "`weft template`: text of bos_token (the model's)", WF_OPT_TEXT, AT(conversation.bos)},
