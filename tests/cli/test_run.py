@@ -348,7 +348,7 @@ class Chat(cli.TestCase):
         r = self.said(["/set tmp 1", "/set zzz 1", "/set temp x", "/set temp 999", "/set top-k 1.5", "/set seed -2", "/set seed 18446744073709551616", "/set model x", "/set port 1", "/set jinja", "/set mirostat 2", "Hello"], code=RUNTIME)
         for told in ("/set has no 'tmp'; did you mean temp?", "/set has no 'zzz'; alone it shows all", "/set temp: expected a number from 0 to 100, got 'x'", "got '999'",
                      "/set top-k: expected an integer from 0 to 2147483647, got '1.5'", "/set seed: expected an integer from -1 to 18446744073709551615, got '-2'\n",
-                     "/set model: it holds for a whole chat; start one with `weft run --model`\n", "/set port: it is an option of `weft serve`, `weft bench serve`, not of chats\n",
+                     "/set model: it holds for a whole chat; start one with `weft run --model`\n", "/set port: it is an option of `weft serve`, `weft bench serve`, `weft ps`, not of chats\n",
                      "/set seed: expected an integer from -1 to 18446744073709551615, got '18446744073709551616'\n", "/set mirostat: weft samples with",
                      "/set jinja: weft always does it\n"):
             self.assertIn(told, r.err)
