@@ -71,5 +71,7 @@ bool wf_cl_supports(wf_dev *base, const wf_call *c, int variant)
     cl_launch l;
     const cl_variant *v = wf_cl_variant_at(c->op, variant);
     if (!v || v->tier > d->ref.caps.tier || v->tier > d->base.params.tier) return false;
+    bool around = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_AROUND].buf;
+    if (around && !(shown[v - table].flags & WF_REFERENCE)) return false;
     return wf_cl_configure(d, variant, c, &l);
 }

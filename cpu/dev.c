@@ -73,6 +73,8 @@ static uint32_t rank_of(const wf_dev *dev, const wf_call *c, int variant)
     const wf_cpu_variant *list = wf_cpu_variant_of(c->op, &n);
     if (variant < 0 || (size_t)variant >= n || list[variant].pub.tier > dev->params.tier) return 0;
     if (c->op == WF_OP_GEMM && !wf_reads_layout(&list[variant].pub, c->in[WF_GEMM_W].layout)) return 0;
+    bool around = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_AROUND].buf;
+    if (around && !(list[variant].pub.flags & WF_REFERENCE)) return 0;
     return list[variant].rank(c);
 }
 

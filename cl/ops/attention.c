@@ -47,6 +47,10 @@ bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const w
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
     wf_cl_items(l, (uint64_t)c->out[WF_ATTENTION_O].rows * c->p.n_head);
     common_arguments(c, l);
+    if (c->in[WF_ATTENTION_AROUND].buf) {
+        wf_cl_knob(l, "AROUND", 1);
+        wf_cl_arg_view(l, &c->in[WF_ATTENTION_AROUND]);
+    }
     return true;
 }
 

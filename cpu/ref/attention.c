@@ -25,10 +25,12 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     const float *sinks = c->in[WF_ATTENTION_SINKS].buf ? wf_cpu_at(&c->in[WF_ATTENTION_SINKS]) : NULL;
     double *sum = score + n, *query = sum + dim, top = sinks ? sinks[h] : -INFINITY, total = 0;
     int32_t window = windows ? windows[h] : 0;
+    const wf_view *around = &c->in[WF_ATTENTION_AROUND];
+    int32_t at = around->buf ? ((const int32_t *)wf_cpu_at(around))[m] : pos;
 
     for (uint32_t d = 0; d < dim; d++) query[d] = wf_cpu_get(q, wf_cpu_row(q, m), (uint64_t)h * dim + d);
     for (uint32_t j = 0; j < n; j++) {
-        if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
+        if (!wf_attends_around(window, p->sink, pos, at, (int32_t)j)) continue;
         const uint32_t slot = (uint32_t)pages[j / p->page_tokens] * p->page_tokens + j % p->page_tokens;
         const uint16_t *k = wf_cpu_slot(&c->in[WF_ATTENTION_K_POOL], p, slot, kv_head);
         double s = 0;
@@ -39,7 +41,7 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     for (uint32_t d = 0; d < dim; d++) sum[d] = 0;
     if (sinks) total = exp(sinks[h] - top);
     for (uint32_t j = 0; j < n; j++) {
-        if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
+        if (!wf_attends_around(window, p->sink, pos, at, (int32_t)j)) continue;
         const uint32_t slot = (uint32_t)pages[j / p->page_tokens] * p->page_tokens + j % p->page_tokens;
         const uint16_t *v = wf_cpu_slot(&c->in[WF_ATTENTION_V_POOL], p, slot, kv_head);
         double e = exp(score[j] - top);

@@ -213,6 +213,10 @@ struct weft_model_info {
     uint32_t window;        /* keys that layers with an attention window see; 0: there is none */
     uint32_t window_period; /* every so many layers, one sees all keys; 0: none does */
     float local_rope_base;  /* of layers with a window; 0: the same as the others */
+    const char *pooling; /* of a model that gives embeddings instead of text, how the rows of its tokens become one:
+                            "mean", "cls" (the first token's) or "last"; "rank": it scores pairs of texts; NULL: it
+                            generates text */
+    uint32_t n_embedding; /* numbers of an embedding; of a score, for each label */
 };
 
 struct weft_tensor_info {
@@ -321,6 +325,10 @@ enum weft_text_flags {
 /* Tokenises `len` bytes of text. *ids is allocated (free it with weft_free), *n is its length. Thread-safe. */
 WEFT_API enum weft_status weft_tokenize(const struct weft_model *m, const char *text, size_t len,
                                         unsigned flags, int32_t **ids, size_t *n);
+/* A pair of texts, as models that score them have it, with the tokens around and between; *second: where the second one
+ * begins. The rest as of weft_tokenize. WEFT_ERR_UNSUPPORTED: the tokenizer has no token for the end of a text. */
+WEFT_API enum weft_status weft_tokenize_pair(const struct weft_model *m, const char *first, size_t first_len,
+                                             const char *text, size_t len, int32_t **ids, size_t *n, size_t *second);
 /* The reverse. *text is allocated (free it with weft_free) and NUL-terminated; *len does not count the NUL.
  * WEFT_ERR_ARG for an id that is not in the vocabulary. Thread-safe. */
 WEFT_API enum weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size_t n,
@@ -440,12 +448,14 @@ struct weft_engine_params {
     uint64_t kv_host; /* bytes of host memory below the KV cache, pinned where the device has such, taken at the start:
                          blocks that the KV cache has no room for are found there by prompts that begin alike, which
                          load them where that is faster than computing them. Blocks are stored there when they are
-                         seen for the second time. 0: none. Not with no_prefix */
+                         seen for the second time. 0: none. Not with no_prefix; unused by encoders */
     const char *kv_disk; /* a file below that, of at most kv_disk_bytes, which keeps blocks over restarts and for this
                             process alone; created with a secret beside it (".secret"), without which nobody can put a
                             block there. Blocks of another model, device, or build of weft are not found. NULL: none */
     uint64_t kv_disk_bytes;
-    uint64_t reserved[3];
+    const char *pooling; /* "mean", "cls" or "last": the engine gives embeddings, of any model; NULL: as the model says
+                            (weft_model_info.pooling) */
+    uint64_t reserved[2];
 };
 
 /* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will
@@ -463,6 +473,9 @@ WEFT_API void weft_engine_close(struct weft_engine *e);
 WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_engine *e);
 /* Most tokens of one sequence, prompt included. */
 WEFT_API uint32_t weft_engine_context(const struct weft_engine *e);
+/* How embeddings, or scores, are made of rows: weft_model_info.pooling, or what the parameters say; NULL: it generates
+ * text. Static storage. */
+WEFT_API const char *weft_engine_pooling(const struct weft_engine *e);
 /* Most tokens of one step. */
 WEFT_API uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e);
 /* The memory that it has taken. */
@@ -497,6 +510,7 @@ enum weft_event_kind {
     WEFT_EVENT_PROMPT, /* id of a prompt token and, except for the first one, its logprob; if prompt_logprobs is set */
     WEFT_EVENT_LOGITS, /* logits of one prompt position; if want_logits is set */
     WEFT_EVENT_DONE,   /* always the last one; finish and status say why */
+    WEFT_EVENT_EMBEDDING, /* the embedding, or the scores, of the prompt; if embed is set */
 };
 enum weft_finish {
     WEFT_FINISH_NONE,    /* it has not ended */
@@ -536,6 +550,9 @@ struct weft_event {
     uint64_t queue_ns, prompt_ns,
         decode_ns; /* in the queue; from the first step to the first token; from there to the end */
     uint32_t stop_text; /* which of the stop texts ended it, from 1 on; 0: none did */
+    const float *embedding; /* EMBEDDING only: n_embedding numbers, of length 1 unless embed_raw is set; of a model that
+                               scores, a number for each label, as its head gives them */
+    uint32_t n_embedding;
 };
 /* Called on the engine's thread, one event at a time. It must not block for long, because all requests wait for it, and
  * must not call weft_wait or weft_engine_close. It may call weft_cancel, weft_submit, weft_request_free and weft_next.
@@ -590,6 +607,10 @@ struct weft_request_params {
     void *user;                  /* for on_event */
     bool pull;                   /* keep the events for weft_next; without on_event */
     bool no_prefix;              /* neither find its prompt's beginning in the prefix cache nor leave anything there */
+    bool embed;                  /* give the prompt's embedding instead of text; of engines that do that they take no
+                                    other requests, but those with prefill_only */
+    bool embed_raw;              /* as the model gives it, not divided by its length */
+    uint32_t second_text;        /* of a pair: where the second text begins in tokens; 0: it is one text */
     const char *cache_salt;      /* only requests of the same salt find each other's prompts in the prefix cache; of */
     size_t cache_salt_len;       /* so many bytes; 0: that of all requests without a salt */
     enum weft_grammar grammar;   /* what cannot be kept to the letter is WEFT_ERR_UNSUPPORTED, with its name */
@@ -669,7 +690,8 @@ struct weft_stats {
     double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that
                                     have finished, before those of the load that `weft tune --dataset-path` has kept; 0:
                                     neither is known */
-    uint64_t reserved[5];
+    uint64_t embeddings;         /* requests that gave one */
+    uint64_t reserved[4];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
 /* Floors below the KV cache, each with what was moved between it and the floor above. Zero: it does not exist. */

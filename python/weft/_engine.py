@@ -212,6 +212,13 @@ class Engine(Closable):
         with self._handle as e:
             return int(lib.weft_engine_max_batched_tokens(e))
 
+    @property
+    def pooling(self) -> Optional[str]:
+        """How its embeddings, or scores, are made; None: it generates text."""
+        with self._handle as e:
+            name = lib.weft_engine_pooling(e)
+            return text_of(name) if name else None
+
     def stats(self) -> Record:
         """Counters since it was opened, and the present state: the fields of struct weft_stats."""
         out = ffi.new('struct weft_stats *')
@@ -257,13 +264,14 @@ class Engine(Closable):
 class Event:
     """A token or, of parameters that ask for them, what is known of the prompt: struct weft_event says more."""
 
-    kind: str                        # "token", "prompt" or "logits"
+    kind: str                        # "token", "prompt", "logits" or "embedding"
     id: int                          # -1: text that was held back
     text: str
     position: int
     logprob: float
     top: List[Tuple[int, float]]     # ids and their logprobs
     logits: Optional['array[float]'] = field(repr=False, default=None)
+    embedding: Optional['array[float]'] = field(repr=False, default=None)  # or scores
 
 
 @dataclass(frozen=True)
@@ -401,9 +409,10 @@ class Request(Closable):
 
     def _event(self, ev: Any) -> Event:
         logits = array('f', bytes(ffi.buffer(ev.logits, 4 * self.engine._n_vocab))) if ev.logits else None
+        embedding = array('f', bytes(ffi.buffer(ev.embedding, 4 * ev.n_embedding))) if ev.n_embedding else None
         text = bytes(ffi.buffer(ev.text, ev.text_len)).decode(errors='replace') if ev.text_len else ''
         return Event(word(ffi.typeof('enum weft_event_kind'), ev.kind), ev.id, text, ev.position, ev.logprob,
-                     [(ev.top[i].id, ev.top[i].logprob) for i in range(ev.n_top)], logits)
+                     [(ev.top[i].id, ev.top[i].logprob) for i in range(ev.n_top)], logits, embedding)
 
 
 def wake(waiting: 'asyncio.Future[None]') -> None:

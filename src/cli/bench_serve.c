@@ -169,7 +169,6 @@ static const wf_opt server_rows[] = {
     {0, "api-key-file", "FILE", "file whose first line is the API key (default: $OPENAI_API_KEY)", WF_OPT_TEXT,
      AT(load.api_key_file)},
     {0, "header", "'NAME: VALUE'", "additional request header; repeatable", WF_OPT_WORDS, AT(load.headers)},
-    {0, "insecure", NULL, "do not verify certificates", WF_OPT_FLAG, AT(client.insecure)},
     {0, "request-timeout", "S", "timeout of a request in seconds (default 600)",
      WF_OPT_U32, AT(client.timeout_s), 1, 1e6},
 };

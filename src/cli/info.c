@@ -63,6 +63,9 @@ static void print_hyperparameters(const struct weft_model_info *i)
            i->norm_eps);
     printf("context          %u tokens; rope base %g, scale %g, %u dimensions\n", i->context, i->rope_base,
            i->rope_scale, i->rope_dim);
+    if (i->pooling)
+        printf("gives            %s of %u numbers, pooling %s\n", strcmp(i->pooling, "rank") ? "embeddings" : "scores",
+               i->n_embedding, i->pooling);
     if (!i->window) return;
     printf("windows          %u tokens", i->window);
     if (i->window_period) printf(", but all in every layer of %u", i->window_period);

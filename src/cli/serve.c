@@ -72,7 +72,7 @@ static const wf_opt limit_rows[] = {
      WF_OPT_U32, AT(engine.seqs_per_client), 1, 65536},
     {0, "max-queue", "N",
      "most queued sequences of one client; more get status 503. Several have fewer each, and together less than twice "
-     "as many (default 256)",
+     "as many (default 256, of models for embeddings 4096)",
      WF_OPT_U32, AT(serve.max_queue), 1, MANY},
     {0, "request-timeout", "S", "timeout of a request in seconds (default 600)", WF_OPT_U32,
      AT(serve.request_timeout_s), 1, 1e6},

@@ -329,6 +329,9 @@ static weft_status check_attention(const wf_call *c)
     if (!is_vector(pages, view_length(pages))) return bad_call(c, "pages is not a vector");
     if (c->in[WF_ATTENTION_WINDOWS].buf && !is_vector(&c->in[WF_ATTENTION_WINDOWS], p->n_head))
         return bad_call(c, "windows are not one for each query head");
+    const wf_view *around = &c->in[WF_ATTENTION_AROUND];
+    if (around->buf && (!c->in[WF_ATTENTION_WINDOWS].buf || !is_vector(around, q->rows)))
+        return bad_call(c, "around is not one for each row, with windows");
     if (c->in[WF_ATTENTION_SINKS].buf && !is_vector(&c->in[WF_ATTENTION_SINKS], p->n_head))
         return bad_call(c, "sinks are not one for each query head");
     if (p->sink > WF_MAX_SINK) return bad_call(c, "sink is too large");

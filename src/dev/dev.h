@@ -36,11 +36,13 @@
  * n_rot/2) (p.neox 1), which no variant of a device with adjacent_pairs need support, here or behind a GEMM. Writes k
  * and v of row m to slot slot[m] = page * P + index in page; slot < 0: no write. q is not scaled. ATTENTION  in  q [M,
  * Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32; pages [*] I32; windows [Hq] I32 or absent; sinks
- * [Hq] F32 or absent out o [M, Hq D] act; recomputed [1] I32 or absent Row m attends to keys 0..pos[m] of its sequence
- * s = seq[m]; key j lies in page pages[indptr[s] + j / P] at index j % P. o = softmax(q.k * p.scale) v; query head h
- * uses KV head h / (Hq / Hkv). With p.softcap c, a score s is c tanh(s / c) (wf_attention_score). With windows (sparse
- * attention as in MoA), a query head attends to the first p.sink keys and to the last windows[h] (0 or less: to all),
- * as wf_attends says; keys in between are its masked range. Keys are read once for all query heads of a KV head, so a
+ * [Hq] F32 or absent; around [M] I32 or absent out o [M, Hq D] act; recomputed [1] I32 or absent Row m attends to keys
+ * 0..pos[m] of its sequence s = seq[m]; key j lies in page pages[indptr[s] + j / P] at index j % P. o = softmax(q.k *
+ * p.scale) v; query head h uses KV head h / (Hq / Hkv). With p.softcap c, a score s is c tanh(s / c)
+ * (wf_attention_score). With windows (sparse attention as in MoA), a query head attends to the first p.sink keys and to
+ * the last windows[h] (0 or less: to all), as wf_attends says; keys in between are its masked range. With around, which
+ * comes with windows and which a device's plainest variant alone need support, it attends to keys less than windows[h]
+ * from around[m], before it or behind. Keys are read once for all query heads of a KV head, so a
  * call takes time for the longest window of each group. With sinks, exp(sinks[h]) is added to the sum that the weights
  * of query head h are divided by, as if there were one more key, with that score and a v of zeros. A soft cap does not
  * change it. Slots of keys that a row does not attend to may hold NaN, which must not affect the result. Asynchronous
@@ -112,7 +114,7 @@ enum wf_op {
 #undef X
 #undef OPERAND
 
-#define WF_MAX_IN  9
+#define WF_MAX_IN  10
 #define WF_MAX_OUT 5
 
 enum wf_operand_kind { /* ops.def says what they mean */
@@ -193,6 +195,12 @@ static inline bool wf_may_share(const wf_op_params *p)
 static inline bool wf_attends(int32_t window, uint32_t sink, int32_t pos, int32_t j)
 {
     return j <= pos && (window <= 0 || (uint32_t)j < sink || j > pos - window);
+}
+
+/* The same of a row whose windows lie around a position. */
+static inline bool wf_attends_around(int32_t window, uint32_t sink, int32_t pos, int32_t around, int32_t j)
+{
+    return j <= pos && (window <= 0 || (uint32_t)j < sink || (j - around < window && around - j < window));
 }
 
 /* ATTENTION: the longest window of the query heads of a KV head; 0: one of them attends to all keys. */

@@ -86,8 +86,8 @@ static void free_batches(struct weft_engine *e)
 
 static weft_status make_batches(struct weft_engine *e)
 {
-    uint32_t n_vocab = e->model->hp.n_vocab;
-    WF_TRY(wf_host_create(e->dev, (uint64_t)e->layout.limits.logit_rows * n_vocab * sizeof(float), &e->logits));
+    uint32_t n_vocab = e->model->hp.n_vocab, n_out = wf_layout_output(&e->layout);
+    WF_TRY(wf_host_create(e->dev, (uint64_t)e->layout.limits.logit_rows * n_out * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
     e->sampling = wf_calloc(e->layout.limits.logit_rows, sizeof *e->sampling);
     e->wanted = wf_calloc(e->layout.limits.logit_rows, sizeof *e->wanted);
@@ -133,7 +133,9 @@ static weft_status make_sched(struct weft_engine *e)
     bool on_gpu = e->dev->info.type == WEFT_DEVICE_GPU;
     wf_tuned_load expected = wf_select_load(e->dev);
     wf_sched_params sp = {.page_tokens = l->page_tokens, .policy = l->policy, .tile = l->tile,
-                          .shuffle_pages = debug_of(p).shuffle_pages, .no_prefix = p->no_prefix,
+                          .shuffle_pages = debug_of(p).shuffle_pages,
+                          .no_prefix = p->no_prefix || l->graph.bidirectional,
+                          .whole_prompts = l->graph.bidirectional,
                           .seqs_per_client = p->seqs_per_client, .prefill = expected.prompt,
                           .decode = expected.generated};
     if (!p->max_batched_tokens) sp.least_step = on_gpu ? LEAST_STEP_GPU : WF_ALONE_LEAST;
@@ -151,6 +153,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     uint64_t began = wf_now_ns();
     e->step_ms = p->step_ms;
     e->draft_tokens = p->draft_tokens;
+    WF_TRY(wf_pooling_choose(e->model->hp.pooling, p->pooling, &e->pooling));
     e->draft_always = debug_of(p).draft_always;
     WF_TRY(wf_layout_make(e->model, p, &e->dev->info, e->dev, &e->layout));
     wf_log(WEFT_LOG_INFO, "plans: %s", e->layout.plan_from);
@@ -456,6 +459,11 @@ const struct weft_device_info *weft_engine_device(const struct weft_engine *e)
 uint32_t weft_engine_context(const struct weft_engine *e)
 {
     return e ? e->layout.context : 0;
+}
+
+const char *weft_engine_pooling(const struct weft_engine *e)
+{
+    return e ? wf_pooling_name(e->pooling) : NULL;
 }
 
 uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e)

@@ -102,6 +102,17 @@ typedef struct wf_draft_cost {
 } wf_draft_cost;
 enum { WF_DRAFT_BUCKETS = 40 };
 
+/* pool.c: the embedding of a prompt, or its scores, from the rows of its tokens. */
+typedef struct wf_pool_sum {
+    double *sum;  /* [n], of the rows so far */
+    uint32_t n;   /* 0: the request generates */
+} wf_pool_sum;
+struct weft_request;
+struct wf_step_seq;
+weft_status wf_pool_init(struct weft_request *r);
+/* Takes the rows of a step, and ends the request with the last ones. */
+void wf_pool_rows(struct weft_request *r, const float *rows, const struct wf_step_seq *p);
+
 struct weft_request {
     struct weft_engine *engine;
     struct weft_request *next;     /* in the inbox, then in the engine's live list */
@@ -116,6 +127,7 @@ struct weft_request {
     wf_logits_processors processors;
     wf_constraint constraint;
     wf_draft draft;
+    wf_pool_sum pooled;
     int32_t *stop_ids;
     atomic_bool cancel;
     int32_t end_id;                /* the token that ended it; -1: none has */
@@ -169,6 +181,7 @@ typedef struct wf_step {
 struct weft_engine {
     const struct weft_model *model;
     wf_dev *dev;
+    enum wf_pooling pooling;
     wf_layout layout;  /* its parameters are there while the engine is opened only */
     wf_view *views;    /* of the weights */
     wf_swaps swaps;
@@ -245,6 +258,7 @@ wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t dr
 /* Samples from logits, or takes the device's token if logits is NULL, and delivers it. Ends the request after its
  * last token. Returns it; -1: there is none. */
 int32_t wf_request_token(struct weft_request *r, const float *logits, int32_t sampled);
+weft_status wf_request_emit(struct weft_request *r, struct weft_event ev);
 void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message);
 void wf_request_destroy(struct weft_request *r);
 void wf_engine_release(struct weft_engine *e); /* one user less */

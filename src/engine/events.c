@@ -70,13 +70,15 @@ static const void *copy_array(char **at, const void *from, size_t bytes)
 
 static node *copy_event(const struct weft_event *ev, uint32_t n_vocab)
 {
-    size_t logits = ev->logits ? n_vocab * sizeof *ev->logits : 0, top = ev->n_top * sizeof *ev->top;
-    node *n = wf_calloc(1, sizeof *n + logits + top + ev->text_len + 1);
+    size_t logits = ev->logits ? n_vocab * sizeof *ev->logits : 0, top = ev->n_top * sizeof *ev->top,
+           embedding = ev->n_embedding * sizeof *ev->embedding;
+    node *n = wf_calloc(1, sizeof *n + logits + embedding + top + ev->text_len + 1);
     if (!n) return NULL;
     char *at = (char *)(n + 1);
     n->ev = *ev;
     n->ev.top = copy_array(&at, ev->top, top);
     n->ev.logits = copy_array(&at, ev->logits, logits);
+    n->ev.embedding = copy_array(&at, ev->embedding, embedding);
     n->ev.text = copy_array(&at, ev->text, ev->text_len);
     n->ev.message = "";
     return n;

@@ -134,7 +134,7 @@ weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine
 {
     const wf_layout *l = &e->layout;
     uint64_t left = wf_memory_left(), page = wf_page_bytes(&l->graph);
-    uint64_t host = wf_layout_kv_host(p, page);
+    uint64_t host = wf_layout_kv_host(&l->params, page);
     if (!host) return WEFT_OK;
     if (left && host > left)
         return wf_fail(WEFT_ERR_NOMEM,

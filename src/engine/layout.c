@@ -69,6 +69,10 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
     if (p->kv_disk && !p->kv_disk_bytes)
         return wf_fail(WEFT_ERR_ARG, "kv_disk names %s, but kv_disk_bytes is 0: say how large it may become",
                        p->kv_disk);
+    WF_TRY(wf_pooling_choose(m->hp.pooling, p->pooling, &(enum wf_pooling){0}));
+    if (m->hp.bidirectional && (p->attention_windows || p->plan || p->nano_batches > 1))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "attention of %s is bidirectional: neither windows nor plans are possible",
+                       m->info.path);
     return wf_layout_check_context(m, p->context);
 }
 
@@ -97,6 +101,12 @@ static weft_status read_params(wf_layout *l, const struct weft_engine_params *p)
     l->params = *p;
     if (has_usual_cache(p) && !fills_memory(l)) l->params.kv_seqs = USUAL_CONTEXTS;
     l->params.context = l->context = p->context ? p->context : WF_MIN(l->model->hp.context, WEFT_DEFAULT_CONTEXT);
+    if (l->model->hp.bidirectional) { /* a prompt is computed whole */
+        l->params.calibration = "none";
+        l->params.kv_host = l->params.kv_disk_bytes = 0; /* nothing finds the beginning of a prompt */
+        l->params.kv_disk = NULL;
+        if (p->max_batched_tokens) l->params.context = l->context = WF_MIN(l->context, p->max_batched_tokens);
+    }
     l->page_tokens = p->page_tokens ? p->page_tokens : PAGE;
     l->tile = p->tile ? p->tile : l->device->type == WEFT_DEVICE_GPU ? TILE_GPU : 0;
     return wf_policy_parse(p->policy, &l->policy);
@@ -110,6 +120,7 @@ static weft_status build_graph(wf_layout *l, wf_weights *w)
     const struct weft_model *m = l->model;
     wf_build_params b = wf_build_params_of(l->dev, l->context, l->page_tokens);
     if (!l->dev && l->params.f16_residual) b.residual = WF_F16;
+    WF_TRY(wf_pooling_choose(m->hp.pooling, l->params.pooling, &b.pooling));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &l->graph, w));
     return wf_attention_windows_use(m, l->params.attention_windows, &l->graph, w);
 }
@@ -128,9 +139,12 @@ static uint32_t usual_step(const wf_layout *l)
     return tuned ? tuned : l->device->type == WEFT_DEVICE_GPU ? STEP_TOKENS_GPU : STEP_TOKENS;
 }
 
+uint32_t wf_layout_output(const wf_layout *l) { return l->graph.values[l->graph.logits].cols; }
+
 static uint32_t logit_rows_of(const wf_layout *l, const wf_limits *x)
 {
-    return WF_MAX(x->seqs, WF_MIN(x->step_tokens, LOGIT_BYTES / 4 / l->model->hp.n_vocab));
+    uint32_t few = WF_MIN(x->step_tokens, LOGIT_BYTES / 4 / wf_layout_output(l));
+    return WF_MAX(x->seqs, l->graph.bidirectional ? x->step_tokens : few); /* a prompt's all come at once */
 }
 
 /* Those with which the KV cache would be as large as parameters ask for. The cache has kv_memory, or a number of
@@ -143,7 +157,7 @@ static weft_status find_limits(wf_layout *l, const wf_weights *w)
     if (counts_seqs(l))
         seqs = WF_MIN(MOST_SEQS, p->max_batched_tokens ? p->max_batched_tokens : WF_MAX(usual, LEAST_SEQS));
     /* prompts are not cut: a step has room for the longest */
-    bool whole = l->policy == WF_POLICY_ORCA || l->policy == WF_POLICY_REQUEST;
+    bool whole = l->policy == WF_POLICY_ORCA || l->policy == WF_POLICY_REQUEST || l->model->hp.bidirectional;
     uint32_t tokens = p->max_batched_tokens ? p->max_batched_tokens
         : WF_MAX(WF_MAX(usual, seqs), whole ? l->context : 0);
     wf_limits x = {.step_tokens = (uint32_t)WF_MIN(tokens, (uint64_t)l->context * seqs),
@@ -260,6 +274,11 @@ static weft_status choose_plans(wf_layout *l)
 {
     const struct weft_engine_params *p = &l->params;
     bool copy_queue = wf_has_copy_queue(l->device);
+    if (l->graph.bidirectional) { /* the first token of a prompt waits for K and V of the last one */
+        wf_copy(l->plan_from, sizeof l->plan_from, "sequential, since attention is bidirectional");
+        l->plans.n = 1;
+        return wf_plan_sequential(&l->graph, copy_queue, &l->plans.list[0]);
+    }
     if (p->plan && p->nano_batches > 1)
         return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
     if (p->plan) {
@@ -362,7 +381,7 @@ void wf_layout_budget(const wf_layout *l, struct weft_budget *out)
         : wf_activation_bytes(&l->plans.list[0], x->step_tokens, x->logit_rows);
     *out = (struct weft_budget){
         .weights = wf_weights_bytes_on(&l->weights, l->dev),
-            .activations = step + wf_states_bytes(x, hp->n_vocab, hp->n_layer), .kv = kv,
+            .activations = step + wf_states_bytes(x, l->graph.pooled ? 0 : hp->n_vocab, hp->n_layer), .kv = kv,
         .context = l->context, .max_batched_tokens = x->step_tokens, .n_seqs = x->seqs, .kv_bytes_per_token = token,
             .kv_tokens = kv / token, .kv_host = wf_layout_kv_host(&l->params, page), .kv_disk = l->params.kv_disk_bytes,
         .contexts = wf_limits_guaranteed_pages(x) / wf_limits_held_pages(x),

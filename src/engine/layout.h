@@ -40,6 +40,7 @@ weft_status wf_layout_make(const struct weft_model *m, const struct weft_engine_
 /* Its first part: graph and weights, without what follows the model in an engine's graph (wf_graph_end). */
 weft_status wf_layout_graph(wf_layout *l);
 void wf_layout_free(wf_layout *l);
+uint32_t wf_layout_output(const wf_layout *l); /* columns of what the graph ends in */
 
 /* What a device turns out to give changes it: */
 /* with ranges that were measured meanwhile; the weights stay as they are. */

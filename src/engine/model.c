@@ -49,6 +49,7 @@ static void describe_numbers(struct weft_model *m)
     i->hidden_size = h->hidden_size, i->intermediate_size = h->intermediate_size, i->context = h->context,
         i->rope_dim = h->n_rot;
     i->rope_base = h->rope_base, i->rope_scale = h->rope_factor, i->norm_eps = h->eps;
+    i->pooling = wf_pooling_name(h->pooling);
     i->window = h->window, i->window_period = h->window_period, i->local_rope_base = h->local_rope_base;
     i->n_vocab = wf_token_count(m->tokenizer);
     i->bos = wf_token_bos(m->tokenizer), i->eos = wf_token_eos(m->tokenizer);
@@ -81,6 +82,7 @@ static weft_status open_arch(struct weft_model *m)
                        m->file->path, m->hp.n_vocab, wf_token_count(m->tokenizer));
     wf_build_params b = wf_build_params_of(NULL, 1, 16);
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, &b, &g, &w);
+    m->info.n_embedding = s == WEFT_OK && g.pooled ? g.values[g.logits].cols : m->hp.hidden_size;
     wf_graph_free(&g);
     wf_weights_free(&w);
     return s;

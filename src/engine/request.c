@@ -38,7 +38,9 @@ static uint8_t length_bucket(uint32_t n_prompt)
 static weft_status set_tokens(struct weft_request *r, const struct weft_request_params *p, const int32_t *ids, size_t n)
 {
     const struct weft_engine *e = r->engine;
-    uint64_t want = r->p.prefill_only ? n : r->p.max_tokens ? n + (uint64_t)r->p.max_tokens : e->layout.context;
+    uint64_t want = r->p.prefill_only || r->p.embed ? n
+        : r->p.max_tokens                           ? n + (uint64_t)r->p.max_tokens
+                                                    : e->layout.context;
     r->seq.max_tokens = (uint32_t)WF_MIN(want, (uint64_t)e->layout.context);
     r->tokens = wf_calloc((size_t)r->seq.max_tokens + 1, sizeof *r->tokens);
     if (!r->tokens) return WEFT_ERR_NOMEM;
@@ -49,7 +51,9 @@ static weft_status set_tokens(struct weft_request *r, const struct weft_request_
     r->seq.client_id = r->p.client;
     r->seq.root = wf_key_root(&e->kv_base, p->cache_salt, p->cache_salt_len);
     r->seq.length_bucket = length_bucket((uint32_t)n);
-    r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs;
+    r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs || (r->p.embed && e->pooling == WF_POOLING_MEAN);
+    r->seq.first_logits = r->p.embed && (e->pooling == WF_POOLING_CLS || e->pooling == WF_POOLING_RANK);
+    r->seq.second_text = e->model->hp.n_types > 1 ? r->p.second_text : 0;
     r->seq.no_logits = r->p.prefill_only;
     r->seq.private = r->p.no_prefix;
     return WEFT_OK;
@@ -115,11 +119,27 @@ static weft_status copy_params(struct weft_request *r, const struct weft_request
     return WEFT_OK;
 }
 
+/* What an engine gives is fixed when it is opened. */
+static weft_status check_kind(const struct weft_engine *e, const struct weft_request_params *p)
+{
+    if (!p->embed && (!p->prefill_only || p->want_logits || p->prompt_logprobs) && e->pooling)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s gives %s, no text", e->model->info.path,
+                       e->pooling == WF_POOLING_RANK ? "scores" : "embeddings");
+    if (!p->embed) return WEFT_OK;
+    if (!e->pooling)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "this engine generates text: open it for embeddings (weft_engine_params.pooling)");
+    if (p->want_logits || p->prompt_logprobs || p->logprobs || p->prefill_only || p->grammar || p->n_stop || p->n_bias)
+        return wf_fail(WEFT_ERR_ARG, "embed excludes what is about a text that is generated, and logits");
+    return WEFT_OK;
+}
+
 static weft_status create_request(struct weft_engine *e, const struct weft_request_params *p, struct weft_request **out)
 {
     int32_t *ids = NULL;
     size_t n = 0;
-    weft_status s = prompt_ids(e, p, &ids, &n);
+    weft_status s = check_kind(e, p);
+    if (s == WEFT_OK) s = prompt_ids(e, p, &ids, &n);
     if (s == WEFT_OK && !n) s = wf_fail(WEFT_ERR_ARG, "the prompt gives no tokens");
     if (s == WEFT_OK && n > e->layout.context)
         s = wf_fail(
@@ -142,6 +162,7 @@ static weft_status create_request(struct weft_engine *e, const struct weft_reque
         r->detokenizer.drop_space = n == 1 && ids[0] == e->model->info.bos && wf_token_adds_space(e->model->tokenizer);
         s = copy_params(r, p, ids, n);
         if (s == WEFT_OK) s = set_tokens(r, p, ids, n);
+        if (s == WEFT_OK && p->embed) s = wf_pool_init(r);
     }
     free(ids);
     if (s == WEFT_OK) *out = r;
@@ -191,6 +212,7 @@ void wf_request_destroy(struct weft_request *r)
     wf_constraint_free(&r->constraint);
     wf_events_free(r->events);
     free(r->stop_ids);
+    free(r->pooled.sum);
     free(r->tokens);
     wf_engine_release(r->engine);
     free(r);
@@ -287,7 +309,7 @@ int weft_request_fd(struct weft_request *r)
 /* ---- on the engine's thread ---------------------------------------------------------------------------------- */
 
 /* Fails only where an event that is to be pulled finds no memory. */
-static weft_status emit_event(struct weft_request *r, struct weft_event ev)
+weft_status wf_request_emit(struct weft_request *r, struct weft_event ev)
 {
     ev.request = r;
     if (r->events) return wf_events_add(r->events, &ev, r->engine->model->hp.n_vocab);
@@ -305,7 +327,7 @@ static weft_status emit_prompt_token(struct weft_request *r, const float *logits
     if (logits)
         ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top,
             ev.logprob = wf_logprob(logits, n_vocab, ev.id, ev.n_top, top);
-    return emit_event(r, ev);
+    return wf_request_emit(r, ev);
 }
 
 /* Each position gives its logits, and the PROMPT event of the next one. */
@@ -319,7 +341,7 @@ bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
         if (s != WEFT_OK) break;
         r->n_reported = at + 1;
         if (r->p.want_logits)
-            s = emit_event(r, (struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[at], .position = at,
+            s = wf_request_emit(r, (struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[at], .position = at,
                                                   .text = "", .message = "", .logits = logits});
         if (s == WEFT_OK && r->p.prompt_logprobs && at + 1 < r->n_prompt) s = emit_prompt_token(r, logits, at + 1);
     }
@@ -348,7 +370,7 @@ bool wf_request_needs_logits(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
     bool changed = r->p.n_bias || r->processors.seen || r->p.min_tokens || r->constraint.grammar;
-    return r->seq.all_logits || r->p.logprobs || changed ||
+    return r->seq.all_logits || r->p.embed || r->p.logprobs || changed ||
         (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
 }
 
@@ -377,7 +399,7 @@ static weft_status emit_token(struct weft_request *r, int32_t id, const float *l
             ev.logprob = wf_logprob(logits, n_vocab, id, ev.n_top, top);
     WF_TRY(wf_detokenizer_add(&r->detokenizer, id, &ev.text, &ev.text_len));
     WF_TRY(wf_stop_add(&r->stop, n_new >= r->p.min_tokens, ev.text, ev.text_len, &ev.text, &ev.text_len));
-    return emit_event(r, ev);
+    return wf_request_emit(r, ev);
 }
 
 int32_t wf_request_token(struct weft_request *r, const float *logits, int32_t sampled)
@@ -438,12 +460,12 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
         /* What could have become a stop text, then an incomplete character: both were held back. */
         struct weft_event ev = {.kind = WEFT_EVENT_TOKEN, .id = -1, .position = r->seq.n_tokens - 1, .message = ""};
         ev.text_len = part ? wf_detokenizer_end(&r->detokenizer, &ev.text) : wf_stop_end(&r->stop, &ev.text);
-        if (ev.text_len) tail = emit_event(r, ev);
+        if (ev.text_len) tail = wf_request_emit(r, ev);
     }
     if (tail != WEFT_OK && status == WEFT_OK)
         finish = WEFT_FINISH_ERROR, status = tail, snprintf(text, sizeof text, "%s", wf_error());
     uint64_t now = wf_now_ns(), start = r->start_ns ? r->start_ns : now, first = r->first_ns ? r->first_ns : now;
-    emit_event(r, (struct weft_event){.kind = WEFT_EVENT_DONE, .id = r->end_id, .text = "", .finish = finish,
+    wf_request_emit(r, (struct weft_event){.kind = WEFT_EVENT_DONE, .id = r->end_id, .text = "", .finish = finish,
                                       .status = status, .message = text, .position = r->seq.n_tokens - 1,
                                       .n_prompt = r->n_prompt, .n_generated = r->seq.n_tokens - r->n_prompt,
                                       .n_cached = r->seq.n_cached, .queue_ns = start - r->submit_ns,
@@ -453,6 +475,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     r->state = WF_REQUEST_DONE;
     r->status = status;
     memcpy(r->message, text, sizeof text);
+    e->stats.embeddings += r->p.embed && status == WEFT_OK;
     e->stats.prompt_tokens += r->n_prompt;
     e->stats.generated_tokens += r->seq.n_tokens - r->n_prompt;
     *(status == WEFT_OK || status == WEFT_ERR_CANCELLED ? &e->stats.requests_done : &e->stats.requests_failed) += 1;

@@ -322,9 +322,13 @@ static void deliver_tokens(struct weft_engine *e, const wf_step_seq *p, const fl
 static void deliver_results(struct weft_engine *e, const wf_step *step, const wf_step_seq *p)
 {
     struct weft_request *r = p->r;
-    size_t n_vocab = e->model->hp.n_vocab;
+    size_t n_out = wf_layout_output(&e->layout);
     const float *logits = step->have_logits && wf_request_needs_logits(r)
-        ? (const float *)e->logits.data + p->logit0 * n_vocab : NULL;
+        ? (const float *)e->logits.data + p->logit0 * n_out : NULL;
+    if (r->p.embed) {
+        wf_pool_rows(r, logits, p);
+        return;
+    }
     if (r->seq.all_logits && !wf_request_prompt_logits(r, logits, p->n_logits, p->first)) return;
     if (!p->samples) return;
     if (r->p.prefill_only) {

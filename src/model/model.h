@@ -14,6 +14,12 @@
 
 #include <stdatomic.h>
 
+/* How the rows of a prompt's tokens become its embedding, numbered as in GGUF. NONE: the model generates text. */
+enum wf_pooling { WF_POOLING_NONE, WF_POOLING_MEAN, WF_POOLING_CLS, WF_POOLING_LAST, WF_POOLING_RANK, WF_N_POOLINGS };
+const char *wf_pooling_name(enum wf_pooling p); /* "mean"; NULL: NONE */
+/* Of a model that has this one by itself: by name, or name NULL the model's. WEFT_ERR_ARG lists the names. */
+weft_status wf_pooling_choose(enum wf_pooling own, const char *name, enum wf_pooling *out);
+
 typedef struct wf_hparams {
     uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
     uint32_t n_rot;    /* rotated elements of each head, even */
@@ -37,6 +43,7 @@ typedef struct wf_hparams {
     bool post_norms;   /* norms of what attention and the feed-forward add to the residual stream */
     uint32_t window; /* keys that local layers attend to, the token's own included; 0: all layers attend to all keys */
     uint32_t window_period; /* every so many layers, one attends to all keys; 0: all are local */
+    bool global_first;      /* the first of them, not the last */
     uint32_t
         longest_context;    /* beyond which some layers would have a window that the graph lacks; 0: there is no such */
     float local_rope_base;  /* of local layers, which then have no scaling; 0: the same as the others */
@@ -49,6 +56,9 @@ typedef struct wf_hparams {
     bool expert_normalise;  /* divide the weights of a token's experts by their sum; the file may say otherwise */
     bool expert_sigmoid;    /* they are sigmoids of the scores instead of a softmax */
     float expert_scale;     /* and are multiplied by this */
+    enum wf_pooling pooling;
+    uint32_t n_types;       /* of tokens, by the text of a pair that they are of; 0: one */
+    bool bidirectional;     /* tokens attend to all of their prompt, which is computed in one step */
 } wf_hparams;
 
 typedef struct wf_builder wf_builder;
@@ -70,6 +80,7 @@ bool wf_listed(const char *list, const char *word);
 const wf_arch *wf_arch_named(wf_str name);
 /* The same; WEFT_ERR_UNSUPPORTED lists the known ones. */
 weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out);
+bool wf_class_known(const char *class); /* of transformers: is it an architecture's? */
 /* By transformers' class; the same. */
 weft_status wf_arch_of_class(const char *class, const wf_arch **out);
 
@@ -160,6 +171,7 @@ struct wf_builder {
     bool interleave;    /* rows of q and k: the file has pairs in halves, and the device wants neighbours */
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
+    enum wf_pooling pooling;
     int32_t layer;      /* of the nodes being built */
     int32_t local_rope,
         windows; /* values of the RoPE table of local layers, and of the attention window of each query head */
@@ -176,6 +188,7 @@ typedef struct wf_build_params {
     enum wf_stacking stack_weights;
     bool adjacent_pairs; /* as in wf_dev */
     uint32_t context, page_tokens;
+    enum wf_pooling pooling; /* NONE: as the model has it */
 } wf_build_params;
 /* As a GPU wants it, of which only that is known, where dev is NULL. */
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens);
@@ -243,12 +256,18 @@ bool wf_build_can_stack_experts(const wf_builder *b, const wf_linear *l, uint32_
 int32_t wf_build_experts(wf_builder *b, int32_t x);
 /* Of h, which is normalised, without an expert for all. */
 int32_t wf_build_experts_of(wf_builder *b, int32_t h, int32_t x);
-/* Gathers rows that need logits; final norm; output matrix (tied to the embedding if absent). */
+/* Gathers rows that need logits; final norm; output matrix (tied to the embedding if absent), unless rows are pooled.
+ */
 void wf_build_logits(wf_builder *b, int32_t x);
 
 /* All of it: embedding, n_layer blocks, logits. A block is this attention (of the residual stream x; gives x +
  * attention) and this feed-forward (NULL: the first part is the whole block). */
 typedef int32_t wf_build_part(wf_builder *b, int32_t x);
+/* encoder.c: the same of encoders whose norms follow what they add to: the embeddings of tokens, positions and the
+ * first type of token, normalised; in each layer norm(x + attention(x)), norm(x + feed-forward). */
+void wf_build_encoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward);
+int32_t wf_build_encoder_embed(wf_builder *b);
+weft_status wf_encoder_hparams(const wf_gguf *f, const char *arch, wf_hparams *hp); /* and wf_hparams_read */
 void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward);
 
 /* The keys that llama-like architectures share, read from "<arch>.*" and checked. */

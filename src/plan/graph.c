@@ -28,6 +28,8 @@ static const struct {
     [WF_INPUT_POS] = {WF_ROWS_BATCH, WF_I32, 1},
     [WF_INPUT_SEQ] = {WF_ROWS_BATCH, WF_I32, 1},
     [WF_INPUT_SLOT] = {WF_ROWS_BATCH, WF_I32, 1},
+    [WF_INPUT_LAST] = {WF_ROWS_BATCH, WF_I32, 1},
+    [WF_INPUT_TYPE] = {WF_ROWS_BATCH, WF_I32, 1},
     [WF_INPUT_INDPTR] = {WF_ROWS_WHOLE, WF_I32, 1},
     [WF_INPUT_PAGES] = {WF_ROWS_WHOLE, WF_I32, 1},
     [WF_INPUT_LOGIT_ROWS] = {WF_ROWS_LOGITS, WF_I32, 1},
@@ -154,18 +156,23 @@ static wf_node sampler(const wf_graph *g, enum wf_op op, const char *name, enum 
     return n;
 }
 
-weft_status wf_graph_end(wf_graph *g)
+static weft_status add_sampling(wf_graph *g)
 {
     /* scratch, always from its first row */
     WF_TRY(add_state(g, WF_STATE_LOGITS, WF_ROWS_WHOLE, WF_F32, g->values[g->logits].cols));
-    WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, (uint32_t)WF_MAX(g->n_layers, 1)));
     wf_node greedy = sampler(g, WF_OP_ARGMAX, "argmax", WF_WHEN_GREEDY),
             n = sampler(g, WF_OP_SAMPLE, "sample", WF_WHEN_SAMPLED);
     n.in[WF_SAMPLE_PARAMS] = WF_ALL(g->inputs[WF_INPUT_SAMPLING]);
     n.in[WF_SAMPLE_KEY] = WF_ALL(g->inputs[WF_INPUT_SEEDS]);
     n.out[WF_SAMPLE_Z] = WF_ALL(g->states[WF_STATE_LOGITS]);
     if (wf_graph_node(g, &greedy) < 0 || wf_graph_node(g, &n) < 0) return WEFT_ERR_NOMEM;
-    WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download", WF_ROWS_LOGITS, WF_WHEN_IDS, g->states[WF_STATE_IDS]));
+    return add_copy(g, WF_NODE_DOWNLOAD, "download", WF_ROWS_LOGITS, WF_WHEN_IDS, g->states[WF_STATE_IDS]);
+}
+
+weft_status wf_graph_end(wf_graph *g)
+{
+    WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, (uint32_t)WF_MAX(g->n_layers, 1)));
+    if (!g->pooled) WF_TRY(add_sampling(g));
     WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download_logits", WF_ROWS_LOGITS, WF_WHEN_LOGITS, g->logits));
     /* Attention with asynchronous softmax counts the rows that it computes again: layers that have a range for it
      * (calibration), each in a column. */

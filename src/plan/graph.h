@@ -93,7 +93,9 @@ typedef struct wf_graph {
     size_t n_values, cap_values, n_nodes, cap_nodes;
     int32_t n_layers;
     int32_t inputs[WF_N_INPUTS], states[WF_N_STATES]; /* their values; of a state -1: this graph has none */
-    int32_t logits;                                   /* value that is sampled from */
+    int32_t logits; /* what the graph ends in, a row for each token that wants one: what is sampled from, or */
+    bool pooled;    /* what the host makes embeddings or scores of */
+    bool bidirectional; /* attention is to all keys of a sequence, whose last one WF_INPUT_LAST says */
     wf_kv_layout kv;                                  /* zero: layers share pages */
 } wf_graph;
 
@@ -107,7 +109,8 @@ weft_status wf_graph_lay_out_kv(wf_graph *g, wf_kv_layout *l);
 /* A node without operands. */
 wf_node wf_graph_blank(enum wf_node_kind kind, enum wf_op op, const char *name, int32_t layer, enum wf_rows rows);
 /* The nodes around a model. Before it: KV pages to the host and back, upload, tokens that only the device knows. Behind
- * it, when g->logits is set and attention knows its range for an asynchronous softmax: sampling and download. */
+ * it, when g->logits is set and attention knows its range for an asynchronous softmax: sampling, unless it is pooled,
+ * and download. */
 weft_status wf_graph_begin(wf_graph *g);
 weft_status wf_graph_end(wf_graph *g);
 void wf_graph_free(wf_graph *g);

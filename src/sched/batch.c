@@ -18,6 +18,7 @@ static uint32_t tokens_left(const wf_seq *q)
 static uint32_t wanted_logits(const wf_seq *q, uint32_t n_tokens)
 {
     if (q->all_logits || (q->n_drafts && is_decoding(q))) return n_tokens;
+    if (q->first_logits) return n_tokens && !q->n_computed;
     return n_tokens && !q->no_logits && q->n_computed + n_tokens == wf_seq_length(q);
 }
 
@@ -74,7 +75,7 @@ static uint32_t chunk_of(wf_sched *s, const plan *p, const wf_seq *q)
 {
     uint32_t n = WF_MIN(tokens_left(q), s->limits.step_tokens - p->tokens), logits = s->limits.logit_rows - p->logits;
     if (q->all_logits) n = WF_MIN(n, logits);
-    else if (n && wanted_logits(q, n) > logits) n--;
+    else if (n && wanted_logits(q, n) > logits) n = q->first_logits ? 0 : n - 1;
     return most_tokens(s, p, q, n, clears_used_pages);
 }
 
@@ -83,6 +84,7 @@ static void grant_tokens(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force
 {
     while (force && !has_pages(s, p, q, n) && wf_sched_preempt(s, q)) {}
     n = most_tokens(s, p, q, n, has_pages);
+    if (s->p.whole_prompts && n < tokens_left(q)) n = 0;
     uint32_t pages = pages_needed(s, q, n);
     for (uint32_t t = 0; t < q->n_tables; t++)
         wf_pages_alloc(&s->pages, pages, page_limit(s, p, q, n), wf_seq_table(q, t) + q->n_pages);
@@ -116,7 +118,7 @@ static void plan_drafts(wf_sched *s, plan *p, bool prompts)
 
 static bool cuts_prompts(const wf_sched *s)
 {
-    return s->p.policy == WF_POLICY_NANOFLOW || s->p.policy == WF_POLICY_SARATHI;
+    return !s->p.whole_prompts && (s->p.policy == WF_POLICY_NANOFLOW || s->p.policy == WF_POLICY_SARATHI);
 }
 
 /* Of n prompt tokens: as many as let prompts last as long as decodes do, so that these always find a chunk to ride
@@ -142,10 +144,11 @@ static void plan_prefills(wf_sched *s, plan *p)
     wf_fair_sort(s->prompts, s->n_prompts);
     for (uint32_t i = 0; i < s->n_prompts; i++) {
         wf_seq *q = s->prompts[i]; /* it may have been preempted since */
-        uint32_t n = q->state == WF_SEQ_RUNNING ? balanced_chunk(s, p, chunk_of(s, p, q)) : 0, all = tokens_left(q);
+        uint32_t n = q->state == WF_SEQ_RUNNING ? chunk_of(s, p, q) : 0, all = tokens_left(q);
+        if (!s->p.whole_prompts) n = balanced_chunk(s, p, n);
         if (s->alone && s->n_running == 1 && !s->n_waiting && cuts_prompts(s) && !q->all_logits)
             n = WF_MIN(n, s->alone);
-        if (!n) continue;
+        if (!n || (s->p.whole_prompts && n < all)) continue;
         /* Orca does not cut prompts: one that would fit into an empty step waits until it fits. */
         if (p->tokens && s->p.policy == WF_POLICY_ORCA && n < all && all <= s->limits.step_tokens && !q->all_logits)
             return;
@@ -193,6 +196,8 @@ static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
         b->n_pending += !known;
         b->in[WF_INPUT_POS][row] = (int32_t)pos;
         b->in[WF_INPUT_SEQ][row] = (int32_t)seq;
+        b->in[WF_INPUT_TYPE][row] = q->second_text && pos >= q->second_text;
+        b->in[WF_INPUT_LAST][row] = (int32_t)(q->n_computed + n - 1);
     }
     uint32_t kv = q->n_computed + n, pages = (kv + p - 1) / p;
     add_pages(s, b, q, first, pages);
@@ -200,7 +205,8 @@ static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
     b->in[WF_INPUT_INDPTR][seq + 1] = (int32_t)b->n_pages;
     q->logit0 = b->n_logits;
     q->n_logits = wanted_logits(q, n);
-    for (uint32_t i = n - q->n_logits; i < n; i++) b->in[WF_INPUT_LOGIT_ROWS][b->n_logits++] = (int32_t)(first + i);
+    if (!q->first_logits) first += n - q->n_logits;
+    for (uint32_t i = 0; i < q->n_logits; i++) b->in[WF_INPUT_LOGIT_ROWS][b->n_logits++] = (int32_t)(first + i);
     b->max_kv = WF_MAX(b->max_kv, kv);
     b->max_q = WF_MAX(b->max_q, n);
 }

@@ -171,7 +171,7 @@ static void offer_prefix(wf_sched *s, wf_seq *q)
 
 void wf_sched_find_prefix(wf_sched *s, wf_seq *q, bool below)
 {
-    if (s->p.no_prefix || q->private || q->all_logits) {
+    if (s->p.no_prefix || q->private || q->all_logits || q->first_logits) {
         count_hits(s, q, 0);
         return;
     }

@@ -63,6 +63,7 @@ typedef struct wf_sched_params {
     uint32_t tile;          /* tokens of a step are a multiple of this where prefill can be cut; 0: 1 */
     uint64_t shuffle_pages; /* see wf_pages_init */
     bool no_prefix;         /* no prefix caching */
+    bool whole_prompts;     /* a step computes a prompt whole or not at all: none is longer than the largest step */
     /* no layer of a page table attends to more than these; window 0: some attend to all */
     wf_kv_window tables[WF_MAX_KV_TABLES];
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
@@ -110,6 +111,8 @@ typedef struct wf_seq {
     uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
     /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
     bool all_logits;
+    uint32_t second_text;   /* of a pair of texts: where the second one begins; 0: it is one */
+    bool first_logits;      /* of the first position alone; likewise */
     bool no_logits;         /* not even logits of the last position */
     bool private;           /* it neither finds pages in the prefix cache nor puts its own there */
     enum wf_seq_state state;

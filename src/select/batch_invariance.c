@@ -125,7 +125,8 @@ static const char *class_for(wf_batch_invariance *b, wf_pick_in pick, wf_dev *de
     want.fusion = (uint8_t)wf_fusion_of(c);
     if (c->p.rope) want.n_rot = c->p.n_rot, want.neox = c->p.neox != 0;
     want.gate = c->p.silu ? (uint8_t)c->p.activation : 0;
-    want.windows = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_WINDOWS].buf;
+    if (c->op == WF_OP_ATTENTION)
+        want.windows = (uint8_t)((c->in[WF_ATTENTION_WINDOWS].buf != NULL) + (c->in[WF_ATTENTION_AROUND].buf != NULL));
     want.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;
     want.capped = c->op == WF_OP_ATTENTION && c->p.softcap > 0;
     want.async = c->op == WF_OP_ATTENTION && c->p.phi_lo < c->p.phi_hi;

@@ -50,7 +50,8 @@ typedef struct wf_serve_params {
     const char *metrics_prefix; /* NULL: "weft:" */
     const char *const *allow; /* n_allow words of --allow: what is refused otherwise */
     size_t n_allow;
-    uint32_t max_queue;         /* sequences that may wait; 0: 256 */
+    uint32_t max_queue;         /* sequences that may wait; 0: 256, 4096 of a model for embeddings, whose
+                                   requests have hundreds of texts */
     uint32_t request_timeout_s; /* 0: 600 */
     uint32_t shutdown_timeout_s; /* 0: 30 */
     bool log_json, quiet, verbose;

@@ -267,7 +267,6 @@ static void set_defaults(wf_server *s)
 {
     DEFAULT(host, "127.0.0.1");
     DEFAULT(metrics_prefix, "weft:");
-    DEFAULT(max_queue, 256);
     DEFAULT(request_timeout_s, 600);
     DEFAULT(shutdown_timeout_s, 30);
 }

@@ -75,6 +75,9 @@ bool wf_word_before(const char *p, size_t len);
 typedef struct wf_json_model {
     wf_steps normalisers, pretokenizers;
     bool unigram, byte_level, byte_fallback, fuse_unk;
+    char *begin, *inside; /* WordPiece: what pieces at the start of a word and within it begin with, owned; begin NULL:
+                             nothing; inside NULL: it is no WordPiece */
+    uint32_t most_chars;  /* of a word; a longer one is unknown */
     bool shrinks;         /* a token may stand for any number of bytes */
     uint8_t *rules;       /* [n_tokens], WF_RULE_* */
     double *scores;       /* Unigram: [n_tokens] */
@@ -92,12 +95,20 @@ void wf_json_model_free(wf_json_model *);
 /* BPE of one piece of pre-tokenised text. ignore_merges: a piece that is a token becomes it, whatever the merges say.
  */
 weft_status wf_json_bpe(const wf_tokenizer *, const char *piece, size_t len, bool ignore_merges, wf_ids *out);
+/* json_around.c: of src, which has its json. */
+weft_status wf_json_read_decoder(wf_vocab_src *src, const struct wf_json *o);
+weft_status wf_json_read_processor(wf_vocab_src *src, const struct wf_json *o);
+/* wordpiece.c: of one piece, which is a word. */
+weft_status wf_json_word_pieces(const wf_tokenizer *, const char *piece, size_t len, wf_ids *out);
 /* Reads a folder's vocabulary and calls fn, which owns src->json from then on; the rest of src is valid during the
  * call. n_vocab: rows of the embedding table; 0: unknown. */
 typedef weft_status (*wf_vocab_fn)(void *user, const wf_vocab_src *src);
 weft_status wf_vocab_of_folder(const char *folder, uint32_t n_vocab, wf_vocab_fn fn, void *user);
 weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_tokenizer **out);
 
+/* vocab_encoders.c: of "bert" and "t5"; src has all that other kinds have, and is given its json. */
+bool wf_vocab_is_encoder(const char *model);
+weft_status wf_vocab_make_encoder(const struct wf_gguf *, wf_vocab_src *src, wf_tokenizer **out);
 /* vocab.c: from the keys alone, also of an object that is being filled. */
 struct wf_gguf;
 weft_status wf_tokenizer_from_keys(const struct wf_gguf *, wf_tokenizer **out);
@@ -123,6 +134,7 @@ struct wf_tokenizer {
     int32_t bos, eos, unk;
     bool add_bos, add_eos, add_space_prefix, ignore_merges;
     enum wf_prepend prepend; /* spm only */
+    uint8_t between;       /* eos between the texts of a pair */
     uint8_t *eog;          /* [n_tokens] */
     wf_specials user, all; /* user-defined tokens; these and control tokens */
 

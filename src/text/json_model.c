@@ -1,7 +1,7 @@
 /* json_model: the kind of tokenizer that a tokenizer.json describes. Text is normalised, added tokens that say so are
  * found in the result, the rest is cut into pieces (steps.h), and each piece goes through the model: BPE over
- * characters, with bytes for those that the vocabulary lacks (tokenizers' models/bpe), or Unigram, the most probable
- * cut (models/unigram; Kudo 2018). Read by json_read.c. */
+ * characters, with bytes for those that the vocabulary lacks (tokenizers' models/bpe), Unigram, the most probable
+ * cut (models/unigram; Kudo 2018), or WordPiece (wordpiece.c). Read by json_read.c. */
 #include "text/internal.h"
 #include "text/steps.h"
 
@@ -22,6 +22,8 @@ void wf_json_model_free(wf_json_model *j)
     free(j->normal_tokens);
     free(j->normal_ids);
     free(j->scores);
+    free(j->begin);
+    free(j->inside);
     free(j->rules);
     free(j);
 }
@@ -140,7 +142,9 @@ static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t l
     for (size_t i = 0; i < pieces.n && !s; i++) {
         const char *p = m.text = pieces.text.data + pieces.v[i].begin;
         size_t n = pieces.v[i].end - pieces.v[i].begin;
-        s = t->json->unigram ? encode_unigram(t, p, n, out) : encode_bpe(&m, p, n, t->ignore_merges, out);
+        s = t->json->unigram  ? encode_unigram(t, p, n, out)
+            : t->json->inside ? wf_json_word_pieces(t, p, n, out)
+                              : encode_bpe(&m, p, n, t->ignore_merges, out);
     }
     wf_merger_free(&m);
     wf_pieces_free(&pieces);
@@ -217,7 +221,7 @@ static weft_status json_init(wf_tokenizer *t, const wf_vocab_src *src)
     }
     WF_TRY(normalise_added(t));
     if (t->json->unigram) return wf_specials_init(&t->json->pieces, t->tokens, t->n_tokens, wf_text_hf.plain, NULL);
-    return wf_bpe_merges(t, src);
+    return t->json->inside ? WEFT_OK : wf_bpe_merges(t, src);
 }
 
 const wf_text_kind wf_text_hf = {

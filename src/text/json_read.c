@@ -207,11 +207,11 @@ static int32_t find_text(const reader *r, const char *text)
     return -1;
 }
 
-static weft_status refuse_affixes(const wf_json *model)
+static weft_status refuse_affixes(const reader *r, const wf_json *model)
 {
     static const char *const keys[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     float dropout = 0;
-    for (size_t i = 0; i < WF_LEN(keys); i++) {
+    for (size_t i = r->json->inside != NULL; i < WF_LEN(keys); i++) {
         const char *text = "";
         WF_TRY(wf_json_str(model, keys[i], &text));
         if (*text) return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is not supported", keys[i]);
@@ -236,6 +236,16 @@ static weft_status read_unknown(reader *r, const wf_json *model)
     return WEFT_OK;
 }
 
+static weft_status read_word_piece(reader *r, const wf_json *model)
+{
+    const char *inside = "##";
+    r->json->most_chars = 100;
+    WF_TRY(wf_json_str(model, "continuing_subword_prefix", &inside));
+    WF_TRY(wf_json_u32(model, "max_input_chars_per_word", &r->json->most_chars));
+    r->json->inside = wf_strdup(inside);
+    return r->json->inside ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
 /* Old files name no type: one with merges is BPE. */
 static weft_status read_model(reader *r, uint32_t least)
 {
@@ -246,20 +256,22 @@ static weft_status read_model(reader *r, uint32_t least)
     WF_TRY(wf_json_str(model, "type", &type));
     if (!type) type = wf_json_get(model, "merges") ? "BPE" : "of no type";
     r->json->unigram = !strcmp(type, "Unigram");
-    if (!r->json->unigram && strcmp(type, "BPE"))
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "a model '%.32s' is not supported (supported: BPE, Unigram)", type);
+    if (!strcmp(type, "WordPiece")) WF_TRY(read_word_piece(r, model));
+    else if (!r->json->unigram && strcmp(type, "BPE"))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "a model '%.32s' is not supported (supported: BPE, Unigram, WordPiece)",
+                       type);
     WF_TRY(wf_fields_known(model,
                            "type vocab merges unk_token unk_id byte_fallback fuse_unk ignore_merges "
-                           "continuing_subword_prefix end_of_word_suffix dropout",
+                           "continuing_subword_prefix end_of_word_suffix dropout max_input_chars_per_word",
                            "the model"));
     WF_TRY(wf_json_bool(model, "byte_fallback", &r->json->byte_fallback));
     WF_TRY(wf_json_bool(model, "fuse_unk", &r->json->fuse_unk));
     WF_TRY(wf_json_bool(model, "ignore_merges", &ignore_merges));
     r->src.ignore_merges = ignore_merges;
-    WF_TRY(refuse_affixes(model));
+    WF_TRY(refuse_affixes(r, model));
     WF_TRY(read_tokens(r, model, least));
     WF_TRY(read_unknown(r, model));
-    return r->json->unigram ? WEFT_OK : read_merges(r, model);
+    return r->json->unigram || r->json->inside ? WEFT_OK : read_merges(r, model);
 }
 
 /* ---- what stands around the model ----------------------------------------------------------------------- */
@@ -273,131 +285,6 @@ static weft_status read_steps(reader *r)
     if (pretokenizer) WF_TRY(wf_steps_read_pretokenizer(&r->json->pretokenizers, pretokenizer));
     r->json->shrinks = wf_steps_shrink(&r->json->normalisers) || wf_steps_shrink(&r->json->pretokenizers);
     return WEFT_OK;
-}
-
-/* U+2581 stands for a space: what a decoder writes in place of what. */
-static weft_status check_space(const char *from, const char *to)
-{
-    if (from && to && !strcmp(from, "\xe2\x96\x81") && !strcmp(to, " ")) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "a decoder writes '%.32s' in place of '%.32s'; weft only writes spaces in place of U+2581",
-                   to ? to : "", from ? from : "a pattern");
-}
-
-static weft_status read_strip(const wf_json *o, bool *prefix)
-{
-    const char *content = " ";
-    uint32_t start = 0, stop = 0;
-    WF_TRY(wf_json_str(o, "content", &content));
-    WF_TRY(wf_json_u32(o, "start", &start));
-    WF_TRY(wf_json_u32(o, "stop", &stop));
-    *prefix = start;
-    if (!strcmp(content, " ") && start <= 1 && !stop) return WEFT_OK;
-    return wf_fail(
-        WEFT_ERR_UNSUPPORTED,
-        "a decoder strips '%.32s' %u times at the start and %u at the end; weft only strips one space at the start",
-        content, start, stop);
-}
-
-/* *prefix: text gets a space before the first word, which is taken away again. */
-static weft_status read_metaspace(const wf_json *o, bool *prefix)
-{
-    const char *scheme = "always", *mark = NULL;
-    bool older = true;
-    WF_TRY(wf_json_str(o, "replacement", &mark));
-    WF_TRY(wf_json_bool(o, "add_prefix_space", &older));
-    if (!older) scheme = "never";
-    WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
-    *prefix = strcmp(scheme, "never");
-    if (!wf_listed("always first never", scheme))
-        return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' of the decoder is '%.32s'", scheme);
-    return check_space(mark, " ");
-}
-
-static weft_status read_replace(const wf_json *o)
-{
-    const wf_json *pattern;
-    const char *from = NULL, *to = NULL;
-    WF_TRY(wf_json_object(o, "pattern", &pattern));
-    if (pattern) WF_TRY(wf_json_str(pattern, "String", &from));
-    WF_TRY(wf_json_str(o, "content", &to));
-    return check_space(from, to);
-}
-
-/* A decoder of bytes or of spaces, the latter with or without a space before the first word. */
-static weft_status read_decoder(reader *r, const wf_json *o)
-{
-    const char *type = "of no type";
-    const wf_json *list;
-    bool prefix = false;
-    WF_TRY(wf_json_str(o, "type", &type));
-    WF_TRY(wf_json_array(o, "decoders", &list));
-    if (!wf_listed("ByteLevel Metaspace Replace Strip ByteFallback Fuse Sequence", type))
-        return wf_fail(WEFT_ERR_UNSUPPORTED,
-                       "decoder '%.32s' is not supported (supported: ByteLevel, Metaspace, Replace, Strip, "
-                       "ByteFallback, Fuse, Sequence)",
-                       type);
-    WF_TRY(wf_step_fields_known(o, type));
-    WF_JSON_EACH(one, list) WF_TRY(read_decoder(r, one));
-    r->json->byte_level |= !strcmp(type, "ByteLevel");
-    if (!strcmp(type, "Replace")) WF_TRY(read_replace(o));
-    if (!strcmp(type, "Strip")) WF_TRY(read_strip(o, &prefix));
-    if (!strcmp(type, "Metaspace")) WF_TRY(read_metaspace(o, &prefix));
-    if (prefix) r->src.add_space_prefix = 1;
-    return WEFT_OK;
-}
-
-/* {"SpecialToken": {"id": text}} -> its id in the template's own table; -1: a sequence. */
-static weft_status special_of(const wf_json *processor, const wf_json *item, int32_t *id)
-{
-    const wf_json *token = wf_json_get(item, "SpecialToken");
-    const char *text = wf_json_text(wf_json_get(token, "id"));
-    *id = -1;
-    if (!token) return WEFT_OK;
-    const wf_json *ids = text ? wf_json_get(wf_json_get(wf_json_get(processor, "special_tokens"), text), "ids") : NULL;
-    const wf_json *one = wf_json_at(ids, 0);
-    if (wf_json_count(ids) != 1 || !wf_json_is(one, WF_JSON_INT) || wf_json_int(one) < 0 ||
-        wf_json_int(one) >= MAX_TOKENS)
-        return wf_fail(WEFT_ERR_FORMAT, "the post-processor's special token '%.64s' has no single id",
-                       text ? text : "");
-    *id = (int32_t)wf_json_int(one);
-    return WEFT_OK;
-}
-
-static weft_status read_template(reader *r, const wf_json *o)
-{
-    const wf_json *items;
-    bool text = false;
-    WF_TRY(wf_json_array(o, "single", &items));
-    r->src.add_bos = r->src.add_eos = 0;
-    WF_JSON_EACH(item, items) {
-        int32_t id;
-        WF_TRY(special_of(o, item, &id));
-        if (id < 0 && text) return wf_fail(WEFT_ERR_UNSUPPORTED, "the post-processor repeats the text");
-        int8_t *flag = text ? &r->src.add_eos : &r->src.add_bos;
-        int32_t *token = text ? &r->src.eos : &r->src.bos;
-        text |= id < 0;
-        if (id < 0) continue;
-        if (*flag)
-            return wf_fail(WEFT_ERR_UNSUPPORTED,
-                           "the post-processor puts more than one token before or after the text");
-        *flag = 1, *token = id;
-    }
-    return WEFT_OK;
-}
-
-static weft_status read_processor(reader *r, const wf_json *o)
-{
-    const char *type = "";
-    const wf_json *list;
-    WF_TRY(wf_json_str(o, "type", &type));
-    WF_TRY(wf_json_array(o, "processors", &list));
-    WF_JSON_EACH(one, list) WF_TRY(read_processor(r, one));
-    if (!strcmp(type, "TemplateProcessing")) return read_template(r, o);
-    if (!strcmp(type, "ByteLevel") || !strcmp(type, "Sequence") || !*type) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "post-processor '%.32s' is not supported (supported: TemplateProcessing, ByteLevel, Sequence)",
-                   type);
 }
 
 /* ---- special tokens ------------------------------------------------------------------------------------- */
@@ -447,8 +334,8 @@ static weft_status read_special(reader *r)
     r->src.enders = r->enders;
     WF_TRY(wf_json_object(r->root, "post_processor", &processor));
     WF_TRY(wf_json_object(r->root, "decoder", &decoder));
-    if (processor) WF_TRY(read_processor(r, processor));
-    if (decoder) WF_TRY(read_decoder(r, decoder));
+    if (processor) WF_TRY(wf_json_read_processor(&r->src, processor));
+    if (decoder) WF_TRY(wf_json_read_decoder(&r->src, decoder));
     return read_flags(r);
 }
 

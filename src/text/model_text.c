@@ -18,6 +18,20 @@ weft_status weft_tokenize(const struct weft_model *m, const char *text, size_t l
     return wf_tokenize(m->tokenizer, text, len, flags, ids, n);
 }
 
+weft_status weft_tokenize_pair(const struct weft_model *m, const char *first, size_t first_len, const char *text,
+                               size_t len, int32_t **ids, size_t *n, size_t *second)
+{
+    WF_NOT_NULL(ids);
+    WF_NOT_NULL(n);
+    *ids = NULL, *n = 0;
+    WF_NOT_NULL(second);
+    *second = 0;
+    WF_NOT_NULL(m);
+    WF_NOT_NULL_LIST(first, first_len);
+    WF_NOT_NULL_LIST(text, len);
+    return wf_tokenize_pair(m->tokenizer, first ? first : "", first_len, text ? text : "", len, ids, n, second);
+}
+
 weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size_t n, unsigned flags, char **text,
                             size_t *len)
 {

@@ -16,6 +16,7 @@ weft_status wf_steps_add(wf_steps *s, wf_step step)
     wf_regex_close(step.regex);
     free(step.find);
     free(step.text);
+    free(step.map);
     return st;
 }
 
@@ -25,6 +26,7 @@ void wf_steps_free(wf_steps *s)
         wf_regex_close(s->v[i].regex);
         free(s->v[i].find);
         free(s->v[i].text);
+        free(s->v[i].map);
     }
     free(s->v);
     *s = (wf_steps){0};
@@ -84,6 +86,33 @@ static weft_status put_char(wf_pieces *o, utf8proc_int32_t c)
     return put(o, (const char *)buf, (size_t)utf8proc_encode_char(c, buf));
 }
 
+static bool is_han(utf8proc_int32_t c)
+{
+    static const utf8proc_int32_t ranges[][2] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
+                                                 {0x20000, 0x2a6df}, {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f},
+                                                 {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
+    for (size_t i = 0; i < WF_LEN(ranges); i++)
+        if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
+    return false;
+}
+
+/* What a step of BERT's normaliser makes of a character of n bytes. */
+static weft_status put_for_bert(const wf_step *s, const char *text, size_t n, utf8proc_int32_t c, wf_pieces *o)
+{
+    utf8proc_category_t k = utf8proc_category(c);
+    bool other = k == UTF8PROC_CATEGORY_CN || k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF ||
+                 k == UTF8PROC_CATEGORY_CS || k == UTF8PROC_CATEGORY_CO;
+    bool space = c == '\t' || c == '\n' || c == '\r', han = s->kind == WF_STEP_SPACE_HAN && is_han(c);
+    if (s->kind == WF_STEP_STRIP_MARKS && k == UTF8PROC_CATEGORY_MN) return WEFT_OK;
+    if (s->kind == WF_STEP_CLEAN) {
+        if (!c || c == 0xfffd || (other && !space)) return WEFT_OK;
+        if (space || wf_space_at(text, n)) return put(o, " ", 1);
+    }
+    if (han) WF_TRY(put(o, " ", 1));
+    WF_TRY(put(o, text, n));
+    return han ? put(o, " ", 1) : WEFT_OK;
+}
+
 static weft_status each_char(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
 {
     for (size_t i = 0, n; i < len; i += n) {
@@ -99,6 +128,7 @@ static weft_status each_char(const wf_step *s, const char *text, size_t len, siz
         bool mark = k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
         /* as Rust's char::to_lowercase: one character's own mapping, which for one of them is two */
         if (s->kind == WF_STEP_LOWER) WF_TRY(c == 0x130 ? put(o, "i\xcc\x87", 3) : put_char(o, utf8proc_tolower(c)));
+        else if (s->kind != WF_STEP_STRIP_ACCENTS) WF_TRY(put_for_bert(s, text + i, n, c, o));
         else if (!mark) WF_TRY(put(o, text + i, n));
     }
     if (head >= len) o->head = o->text.len;
@@ -125,6 +155,38 @@ static weft_status take_form(const wf_step *s, const char *text, size_t len, wf_
         free(mapped);
         WF_TRY(st);
         i = end;
+    }
+    return WEFT_OK;
+}
+
+/* Bytes of the character, with the marks and joiners that belong to it, at the start of text. */
+static size_t grapheme_at(const char *text, size_t len)
+{
+    utf8proc_int32_t c, next, state = 0;
+    size_t at = wf_head_of(text, len), n;
+    if (!wf_utf8_len(text, len)) return at;
+    utf8proc_iterate((const uint8_t *)text, (utf8proc_ssize_t)at, &c);
+    for (; (n = at < len ? wf_utf8_len(text + at, len - at) : 0); at += n, c = next) {
+        utf8proc_iterate((const uint8_t *)text + at, (utf8proc_ssize_t)n, &next);
+        if (utf8proc_grapheme_break_stateful(c, next, &state)) break;
+    }
+    return at;
+}
+
+/* As the library does, a short one with its marks first, then each character for itself. */
+static weft_status map_chars(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
+{
+    enum { SHORT = 5 };
+    for (size_t at = 0, end; at < len; at = end) {
+        size_t n, made;
+        end = at + grapheme_at(text + at, len - at);
+        const char *to = end - at > SHORT ? NULL : wf_charmap_find(s, text + at, end - at, &made);
+        if (to) WF_TRY(put_from(o, to, made, end, head));
+        for (size_t i = at; !to && i < end; i += n) {
+            n = wf_head_of(text + i, end - i);
+            const char *one = wf_charmap_find(s, text + i, n, &made);
+            WF_TRY(put_from(o, one ? one : text + i, one ? made : n, i + n, head));
+        }
     }
     return WEFT_OK;
 }
@@ -257,6 +319,7 @@ static weft_status normalise_one(const wf_step *s, const char *text, size_t len,
     case WF_STEP_STRIP: return strip(s, text, len, head, o);
     case WF_STEP_REPLACE: return replace(s, text, len, head, o);
     case WF_STEP_PREPEND: return prepend(s, text, len, head, o);
+    case WF_STEP_MAP: return map_chars(s, text, len, head, o);
     default: return each_char(s, text, len, head, o);
     }
 }

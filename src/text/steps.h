@@ -17,6 +17,10 @@ enum wf_step_kind {
     WF_STEP_STRIP,         /* spaces at the ends */
     WF_STEP_PREPEND,       /* text, before what is not empty */
     WF_STEP_REPLACE,       /* matches, by text */
+    WF_STEP_MAP,           /* SentencePiece's table of replacements: charmap.c */
+    WF_STEP_CLEAN,         /* control characters are dropped, spaces of any kind become ' ' */
+    WF_STEP_SPACE_HAN,     /* spaces around each character of Chinese */
+    WF_STEP_STRIP_MARKS,   /* those without a width; accents are marks of any kind */
     /* pre-tokenizers */
     WF_STEP_SPLIT,
     WF_STEP_METASPACE,     /* spaces become text */
@@ -29,6 +33,8 @@ typedef struct wf_step {
     enum wf_step_kind kind;
     wf_regex *regex;     /* of REPLACE and SPLIT; NULL: what equals `find` */
     char *find, *text;   /* owned */
+    uint8_t *map;        /* MAP: n_map bytes, owned */
+    size_t n_map;
     int form;            /* utf8proc's options */
     bool left, right;    /* STRIP: which ends */
     bool invert;         /* SPLIT: what lies between the matches counts as matches */
@@ -66,6 +72,12 @@ weft_status wf_normalise(const wf_steps *, const char *text, size_t len, char **
 /* Cuts text into pieces. */
 weft_status wf_pretokenise(const wf_steps *, const char *text, size_t len, size_t head, wf_pieces *out);
 void wf_pieces_free(wf_pieces *);
+
+/* charmap.c: reads the table of a MAP from base64, and finds what a text of n bytes becomes: NULL, or *out_n bytes in
+ * the table. */
+weft_status wf_charmap_read(const char *base64, uint8_t **map, size_t *n_map);
+weft_status wf_charmap_check(const uint8_t *map, size_t n_map);
+const char *wf_charmap_find(const wf_step *, const char *text, size_t n, size_t *out_n);
 
 /* One step of JSON, a normaliser or a pre-tokenizer with its type, and the steps that a Sequence holds. Unknown types
  * are refused by name. */

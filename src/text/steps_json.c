@@ -23,6 +23,10 @@ static const struct {
     {"Metaspace", "type replacement add_prefix_space prepend_scheme split str_rep"},
     {"Digits", "type individual_digits"},
     {"Punctuation", "type behavior"},
+    {"BertNormalizer", "type clean_text handle_chinese_chars strip_accents lowercase"},
+    {"BertPreTokenizer", "type"},
+    {"WordPiece", "type prefix cleanup"},
+    {"Precompiled", "type precompiled_charsmap"},
 };
 
 static bool is_set(const wf_json *v)
@@ -48,6 +52,8 @@ weft_status wf_step_fields_known(const wf_json *o, const char *type)
         if (wf_listed(known[i].types, type)) return wf_fields_known(o, known[i].fields, type);
     return WEFT_OK; /* the type itself is not known: whoever reads it says so */
 }
+
+#define PUNCTUATION "[\\p{P}$+<=>^`|~]"
 
 /* ---- adding steps ------------------------------------------------------------------------------ */
 
@@ -125,6 +131,34 @@ static weft_status read_sequence(wf_steps *s, const wf_json *o, const char *key,
     return WEFT_OK;
 }
 
+/* Files without a table say so by null. */
+static weft_status read_map(wf_steps *s, const wf_json *o)
+{
+    wf_step step = {.kind = WF_STEP_MAP};
+    const char *base64 = NULL;
+    WF_TRY(wf_json_str(o, "precompiled_charsmap", &base64));
+    if (!base64 || !*base64) return WEFT_OK;
+    WF_TRY(wf_charmap_read(base64, &step.map, &step.n_map));
+    return wf_steps_add(s, step);
+}
+
+/* Accents go with capitals unless the file says otherwise. */
+static weft_status read_bert(wf_steps *s, const wf_json *o)
+{
+    bool clean = true, han = true, lower = true;
+    WF_TRY(wf_json_bool(o, "clean_text", &clean));
+    WF_TRY(wf_json_bool(o, "handle_chinese_chars", &han));
+    WF_TRY(wf_json_bool(o, "lowercase", &lower));
+    bool strip = lower;
+    WF_TRY(wf_json_bool(o, "strip_accents", &strip));
+    if (clean) WF_TRY(wf_steps_add(s, (wf_step){.kind = WF_STEP_CLEAN}));
+    if (han) WF_TRY(wf_steps_add(s, (wf_step){.kind = WF_STEP_SPACE_HAN}));
+    if (strip)
+        WF_TRY(wf_steps_add(s, (wf_step){.kind = WF_STEP_FORM, .form = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE}));
+    if (strip) WF_TRY(wf_steps_add(s, (wf_step){.kind = WF_STEP_STRIP_MARKS}));
+    return lower ? wf_steps_add(s, (wf_step){.kind = WF_STEP_LOWER}) : WEFT_OK;
+}
+
 weft_status wf_steps_read_normaliser(wf_steps *s, const wf_json *o)
 {
     static const struct {
@@ -146,9 +180,11 @@ weft_status wf_steps_read_normaliser(wf_steps *s, const wf_json *o)
     if (!strcmp(type, "Strip")) return read_strip(s, o);
     if (!strcmp(type, "Replace")) return read_replace(s, o);
     if (!strcmp(type, "Prepend")) return read_prepend(s, o);
+    if (!strcmp(type, "BertNormalizer")) return read_bert(s, o);
+    if (!strcmp(type, "Precompiled")) return read_map(s, o);
     return wf_fail(WEFT_ERR_UNSUPPORTED,
                    "normaliser '%.32s' is not supported (supported: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, "
-                   "Strip, Replace, Prepend, Sequence)",
+                   "Strip, Replace, Prepend, Precompiled, BertNormalizer, Sequence)",
                    type);
 }
 
@@ -220,7 +256,7 @@ static weft_status read_punctuation(wf_steps *s, const wf_json *o)
 {
     enum wf_split split = WF_SPLIT_ISOLATED;
     WF_TRY(read_split(o, &split));
-    return add_regex(s, "[\\p{P}$+<=>^`|~]", split, false);
+    return add_regex(s, PUNCTUATION, split, false);
 }
 
 weft_status wf_steps_read_pretokenizer(wf_steps *s, const wf_json *o)
@@ -234,10 +270,13 @@ weft_status wf_steps_read_pretokenizer(wf_steps *s, const wf_json *o)
     if (!strcmp(type, "Metaspace")) return read_metaspace(s, o);
     if (!strcmp(type, "Digits")) return read_digits(s, o);
     if (!strcmp(type, "Punctuation")) return read_punctuation(s, o);
-    if (!strcmp(type, "WhitespaceSplit")) return add_regex(s, "\\s", WF_SPLIT_REMOVED, false);
+    bool bert = !strcmp(type, "BertPreTokenizer");
+    if (bert || !strcmp(type, "WhitespaceSplit")) WF_TRY(add_regex(s, "\\s", WF_SPLIT_REMOVED, false));
+    if (bert) return add_regex(s, PUNCTUATION, WF_SPLIT_ISOLATED, false);
+    if (!strcmp(type, "WhitespaceSplit")) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED,
                    "pre-tokenizer '%.32s' is not supported (supported: Split, ByteLevel, Metaspace, Digits, "
-                   "Punctuation, WhitespaceSplit, Sequence)",
+                   "Punctuation, WhitespaceSplit, BertPreTokenizer, Sequence)",
                    type);
 }
 
@@ -248,7 +287,8 @@ static bool shrinks(const wf_step *s)
     if (s->kind == WF_STEP_SPLIT) return s->split == WF_SPLIT_REMOVED;
     if (s->kind == WF_STEP_REPLACE) return s->regex || strlen(s->text) < strlen(s->find);
     return s->kind == WF_STEP_FORM || s->kind == WF_STEP_STRIP || s->kind == WF_STEP_STRIP_ACCENTS ||
-           s->kind == WF_STEP_LOWER;
+           s->kind == WF_STEP_LOWER || s->kind == WF_STEP_CLEAN || s->kind == WF_STEP_STRIP_MARKS ||
+           s->kind == WF_STEP_MAP;
 }
 
 bool wf_steps_shrink(const wf_steps *s)

@@ -44,6 +44,7 @@ typedef struct wf_vocab_src {
     uint32_t n_enders;
     int8_t add_bos, add_eos, add_space_prefix, ignore_merges; /* 1, 0, or -1: the kind's default */
     enum wf_prepend prepend;         /* of "llama" */
+    uint8_t between;                 /* eos between the texts of a pair; 0: one */
     struct wf_json_model *json;      /* of a tokenizer.json; internal.h */
 } wf_vocab_src;
 
@@ -71,6 +72,9 @@ weft_status wf_tokenize(const wf_tokenizer *, const char *text, size_t len, unsi
  * user-defined token. Words may cross the ends. */
 weft_status wf_tokenize_around(const wf_tokenizer *, const char *text, size_t len, const wf_text_span *plain,
                                size_t n_plain, unsigned flags, int32_t **ids, size_t *n);
+/* As weft_tokenize_pair. */
+weft_status wf_tokenize_pair(const wf_tokenizer *, const char *first, size_t first_len, const char *text, size_t len,
+                             int32_t **ids, size_t *n, size_t *second);
 weft_status wf_detokenize(const wf_tokenizer *, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len);
 /* Writes the text of one token in the middle of a text to buf (at most cap bytes). Returns its full length; 0: id out
  * of range. */

@@ -180,6 +180,7 @@ static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
     t->bos = src->bos, t->eos = src->eos, t->unk = src->unk;
     t->add_bos = src->add_bos < 0 ? t->kind->add_bos && src->bos >= 0 : src->add_bos;
     t->add_eos = src->add_eos > 0;
+    t->between = WF_MAX(src->between, (uint8_t)1);
     t->add_space_prefix = src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
     t->prepend = src->prepend;
     memset(t->byte_id, -1, sizeof t->byte_id);
@@ -198,8 +199,8 @@ weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out)
     for (size_t i = 0; i < WF_LEN(kinds); i++)
         if (src->model && !strcmp(kinds[i]->model, src->model)) return wf_tokenizer_of_kind(kinds[i], src, out);
     return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece), 'gpt2' (byte-level BPE) and "
-                   "'gemma4' (BPE with SentencePiece's spaces)",
+                   "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece), 'gpt2' (byte-level BPE), "
+                   "'gemma4' (BPE with SentencePiece's spaces), 'bert' (WordPiece) and 't5' (Unigram)",
                    src->model ? src->model : "");
 }
 
@@ -363,6 +364,34 @@ weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t l
 weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n)
 {
     return wf_tokenize_around(t, text, len, (const wf_text_span[1]){{0}}, 0, flags, ids, n);
+}
+
+weft_status wf_tokenize_pair(const wf_tokenizer *t, const char *first, size_t first_len, const char *text, size_t len,
+                             int32_t **ids, size_t *n, size_t *second)
+{
+    const struct {
+        const char *text;
+        size_t len;
+        uint8_t ends;
+    } parts[] = {{first, first_len, t->between}, {text, len, 1}};
+    wf_ids all = {0};
+    *ids = NULL, *n = 0;
+    if (!t->add_eos)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer of this model has no token for the end of a text, which "
+                       "would part two of them");
+    weft_status s = t->add_bos ? wf_ids_push(&all, t->bos) : WEFT_OK;
+    for (size_t i = 0; i < WF_LEN(parts) && !s; i++) {
+        int32_t *part = NULL;
+        size_t m = 0;
+        *second = all.n;
+        s = wf_tokenize(t, parts[i].text, parts[i].len, WEFT_TEXT_NO_ADD_SPECIAL, &part, &m);
+        for (size_t k = 0; k < m && !s; k++) s = wf_ids_push(&all, part[k]);
+        for (uint8_t k = 0; k < parts[i].ends && !s; k++) s = wf_ids_push(&all, t->eos);
+        free(part);
+    }
+    if (s) free(all.v);
+    else *ids = all.v, *n = all.n;
+    return s;
 }
 
 /* ---- ids to text ----------------------------------------------------------------------------- */

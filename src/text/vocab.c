@@ -136,16 +136,19 @@ static weft_status read_all(reader *r)
     WF_TRY(read_name(r->file, KEY "pre", false, r->pre, sizeof r->pre));
     bool gemma4 = !strcmp(r->model, GEMMA4);
     bool spm = !strcmp(r->model, wf_text_spm.model), bpe = gemma4 || !strcmp(r->model, wf_text_bpe.model);
+    bool encoder = wf_vocab_is_encoder(r->model), bert = !strcmp(r->model, "bert");
     r->src.model = r->model;
     r->src.pre = r->pre;
-    if (!spm && !bpe) return WEFT_OK; /* wf_tokenizer_create reports what is supported */
+    if (!spm && !bpe && !encoder) return WEFT_OK; /* wf_tokenizer_create reports what is supported */
     WF_TRY(read_tokens(r));
     if (bpe) WF_TRY(read_merges(r));
     WF_TRY(read_scores_and_types(r));
     /* SentencePiece's default ids, which old files rely on. */
-    WF_TRY(read_id(r, KEY "bos_token_id", spm ? 1 : -1, &r->src.bos));
-    WF_TRY(read_id(r, KEY "eos_token_id", spm ? 2 : -1, &r->src.eos));
-    WF_TRY(read_id(r, KEY "unknown_token_id", spm ? 0 : -1, &r->src.unk));
+    WF_TRY(read_id(r, KEY "bos_token_id", spm ? 1 : bert ? 101 : -1, &r->src.bos));
+    WF_TRY(read_id(r, KEY "eos_token_id", spm ? 2 : bert ? 102 : -1, &r->src.eos));
+    WF_TRY(read_id(r, KEY "unknown_token_id", spm ? 0 : bert ? 100 : -1, &r->src.unk));
+    if (bert) WF_TRY(read_id(r, KEY "cls_token_id", r->src.bos, &r->src.bos));
+    if (bert) WF_TRY(read_id(r, KEY "seperator_token_id", r->src.eos, &r->src.eos)); /* as the format spells it */
     WF_TRY(read_id(r, KEY "eot_token_id", -1, &r->src.eot));
     WF_TRY(read_id(r, KEY "eom_token_id", -1, &r->src.eom));
     WF_TRY(read_flag(r, KEY "add_bos_token", &r->src.add_bos));
@@ -189,7 +192,8 @@ weft_status wf_tokenizer_from_keys(const wf_gguf *file, wf_tokenizer **out)
 {
     reader r = {.file = file};
     weft_status s = read_all(&r);
-    if (!s) s = strcmp(r.model, GEMMA4) ? wf_tokenizer_create(&r.src, out) : make_gemma4(&r.src, out);
+    if (!s && wf_vocab_is_encoder(r.model)) s = wf_vocab_make_encoder(file, &r.src, out);
+    else if (!s) s = strcmp(r.model, GEMMA4) ? wf_tokenizer_create(&r.src, out) : make_gemma4(&r.src, out);
     free(r.tokens);
     free(r.merges);
     return s;

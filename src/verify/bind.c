@@ -151,7 +151,10 @@ static wf_case case_of(const wf_call *c)
     if (c->op == WF_OP_ACTIVATE) k.in_place = in_place(c);
     if (c->op == WF_OP_ROPE_KV) k.n = 32;
     k.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;
-    if (c->op == WF_OP_ATTENTION) k.windows = c->in[WF_ATTENTION_WINDOWS].buf ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE;
+    if (c->op == WF_OP_ATTENTION)
+        k.windows = c->in[WF_ATTENTION_AROUND].buf    ? WF_WINDOWS_AROUND
+                    : c->in[WF_ATTENTION_WINDOWS].buf ? WF_WINDOWS_MIXED
+                                                      : WF_WINDOWS_NONE;
     const wf_view *pool = c->op == WF_OP_ROPE_KV             ? &c->out[WF_ROPE_KV_K_POOL]
                           : c->op == WF_OP_ATTENTION         ? &c->in[WF_ATTENTION_K_POOL]
                           : c->op == WF_OP_GEMM && c->p.rope ? &c->out[WF_GEMM_K_POOL]

@@ -294,7 +294,7 @@ bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out)
 wf_check wf_check_no_windows(const wf_check *k)
 {
     wf_check out = *k;
-    out.in[WF_ATTENTION_WINDOWS] = (wf_check_operand){0};
+    out.in[WF_ATTENTION_WINDOWS] = out.in[WF_ATTENTION_AROUND] = (wf_check_operand){0};
     return out;
 }
 

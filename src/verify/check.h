@@ -24,6 +24,7 @@ enum wf_case_windows {
     WF_WINDOWS_NONE,
     WF_WINDOWS_MIXED, /* one of each kind, as far as there are query heads */
     WF_WINDOWS_WIDE,  /* so wide that nothing is masked */
+    WF_WINDOWS_AROUND, /* mixed, around each row; a row's position is the last key's */
 };
 typedef struct wf_case {
     enum wf_op op;

@@ -126,6 +126,11 @@ static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, con
         }
     }
     scatter_rows(g, s->m, seq, pos);
+    if (c->windows == WF_WINDOWS_AROUND) {
+        int32_t *around;
+        WF_TRY(wf_gen_ints(&k->in[WF_ATTENTION_AROUND], s->m, &around));
+        for (m = 0; m < s->m; m++) around[m] = pos[m], pos[m] = (int32_t)s->len[seq[m]] - 1;
+    }
     return wf_gen_operand(&k->out[WF_ATTENTION_O], c->out, s->m, cols, c->pad);
 }
 
@@ -138,8 +143,9 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
                            ((const int32_t *)k->in[WF_ATTENTION_INDPTR].data)[seq];
     int32_t pos = ((const int32_t *)k->in[WF_ATTENTION_POS].data)[m], window = window_of(k, h);
     double top = -INFINITY;
+    const int32_t *around = (const int32_t *)k->in[WF_ATTENTION_AROUND].data;
     for (int32_t j = 0; j <= pos; j++) {
-        if (!wf_attends(window, p->sink, pos, j)) continue;
+        if (!wf_attends_around(window, p->sink, pos, around ? around[m] : pos, j)) continue;
         uint32_t page = (uint32_t)pages[(uint32_t)j / p->page_tokens];
         uint32_t at = (kv_head * p->page_tokens + (uint32_t)j % p->page_tokens) * d;
         double s = 0;

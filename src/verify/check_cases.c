@@ -31,7 +31,8 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
     case WF_OP_ATTENTION:
         return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s%s", c->n_seqs, c->max_kv, c->max_q,
                         p->n_head, p->n_kv_head, p->head_dim, p->page_tokens,
-                        (const char *[]){"", " windows", " wide windows"}[c->windows], c->sinks ? " sinks" : "");
+                        (const char *[]){"", " windows", " wide windows", " windows around"}[c->windows],
+                        c->sinks ? " sinks" : "");
     case WF_OP_ACTIVATE:
         return snprintf(buf, cap, "%u x %u %s%s", c->m, c->k, activations[p->activation],
                         c->in_place ? " in place" : "");
@@ -133,6 +134,12 @@ static const wf_case small[] = {
      .windows = WF_WINDOWS_MIXED,
      .sinks = true,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 3,
+     .max_kv = 90,
+     .max_q = 90,
+     .windows = WF_WINDOWS_AROUND,
+     .p = {.n_head = 8, .n_kv_head = 4, .head_dim = 64, .page_tokens = 16, .sink = 3}},
     {.op = WF_OP_ATTENTION,
      .n_seqs = 4,
      .max_kv = 77,

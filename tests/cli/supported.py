@@ -12,7 +12,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FAMILIES = {"Llama": ["llama"], "Qwen": ["qwen2", "qwen2moe", "qwen3", "qwen3moe"], "Gemma": ["gemma2", "gemma3"], "GPT": ["gpt2", "gpt-oss"], "Phi": ["phi3"],
-            "Falcon": ["falcon"], "others": ["command-r", "granite", "olmo2", "opt", "smollm3", "starcoder2"]}
+            "embeddings": ["bert", "modern-bert", "nomic-bert"], "others": ["command-r", "falcon", "granite", "olmo2", "opt", "smollm3", "starcoder2"]}
 KINDS = {"llama": "SentencePiece", "gpt2": "byte-level BPE"}
 TIERS = {"BASE": "without any extension", "DOT": "for products of bytes", "MATRIX": "for vendors' matrix units"}
 LEVELS = {"c": "plain C", "avx2": "AVX2", "avx512": "AVX-512", "amx": "AMX", "neon": "NEON", "dotprod": "int8 dot products of ARM"}
@@ -39,7 +39,8 @@ def archs():
     """Of each: its name in GGUF files, transformers' classes, the models."""
     for arch in found(r"(?m)^X\((\w+)\)", "src/model/archs.def"):
         path = f"src/model/arch/{arch}.c"
-        row, = found(rf'(?m)^const wf_arch wf_arch_{arch} = {{\s*"([\w-]+)",\s*"([\w ]+)"', path)
+        row, = found(rf'(?m)^const wf_arch wf_arch_{arch} = {{\s*"([\w-]+)",\s*((?:"[\w ]+"\s*)+)', path)
+        row = row[0], "".join(re.findall('"(.*?)"', row[1]))
         models, = found(r"\A/\* [\w-]+: ((?:[^.]|\.\d)+)\.\s", path)
         yield *row, " ".join(models.replace("\n *", " ").split())
 
@@ -62,7 +63,7 @@ def weights():
 
 def tokenizers():
     models = [found(r'\.model = "(\w+)"', f"src/text/{kind}.c")[0] for kind in dict.fromkeys(found(r"&wf_text_(\w+)", "src/text/tokenizer.c"))]
-    return ", ".join(f"{KINDS[m]} (`{m}`)" for m in models) + "; `tokenizer.json` with BPE or Unigram"
+    return ", ".join(f"{KINDS[m]} (`{m}`)" for m in models) + "; `tokenizer.json`, and of encoders GGUF, with BPE, Unigram or WordPiece"
 
 
 def devices():

@@ -456,6 +456,7 @@ static void attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn, bool 
     for (int i = 0; i < 2 * N_MODES; i++) attention(s, i % N_MODES, in, out, &p, WF_WINDOWS_NONE, false);
     for (int i = 0; windows && i < N_MODES + 2; i++)
         attention(s, i % N_MODES, in, out, &p, i < 2 ? WF_WINDOWS_WIDE : WF_WINDOWS_MIXED, false);
+    for (int i = PREFILL; windows && i <= CHUNK; i++) attention(s, (enum mode)i, in, out, &p, WF_WINDOWS_AROUND, false);
     for (int i = 0; windows && i < 2 * N_MODES; i++)
         attention(s, i % N_MODES, in, out, &p, i < N_MODES ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED, true);
 }

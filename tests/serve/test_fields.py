@@ -125,6 +125,28 @@ def unread():
             yield name, where, json.loads(f"[{''.join(neutral)}]") if instead else None, instead
 
 
+def check_rows(case, where, several):
+    """Of each row that is of a path there: what it takes changes nothing, what it refuses is told. where: path, body, what to look at of the reply."""
+    def ask(of, **fields):
+        path, body, answer = where[of]
+        r = case.s.post(path, {**body, **({"options": fields} if of == "OPTIONS" else fields)})
+        return r, answer(r.json) if r.status == 200 else None
+
+    want, n = {of: ask(of)[1] for of in where}, 0
+    for name, of, neutral, instead in unread():
+        for path in set(several.get(of, [of])) & set(where):
+            n += 1
+            for value in (5, "other", {"a": 1}) if neutral is None else (None, *neutral):
+                with case.subTest(path=path, name=name, value=value):
+                    case.assertEqual(ask(path, **{name: value})[1], want[path])
+            for value in () if neutral is None else (5, "other", {"a": 1}, {} if not {} in neutral else 5, not neutral[0] if isinstance(neutral[0], bool) else True):
+                with case.subTest(path=path, name=name, value=value):
+                    r = ask(path, **{name: value})[0]
+                    e = case.refused(r, 400, name, "unsupported_parameter") if path in ("CHAT", "TEXT") else r.error
+                    case.assertEqual(e if isinstance(e, str) else e["message"], f"{name} is not supported: {instead}")
+    case.assertGreater(n, 4 * len(where))
+
+
 class Prefixes(serve.TestCase):
     def test_cache_prompt(self):
         """Without it nothing is found in the cache, and nothing left there."""
@@ -155,27 +177,8 @@ class Unread(serve.Unharmed):
              "OPTIONS": ("/api/chat", {"messages": TURNS, "max_tokens": 2, "temperature": 0, "stream": False}, lambda r: r["message"])}
     SEVERAL = {"BOTH": ("CHAT", "TEXT"), "OTHER_APIS": ("MESSAGES", "RESPONSES", "OLLAMA")}
 
-    def ask(self, where, **fields):
-        path, body, answer = self.WHERE[where]
-        r = self.s.post(path, {**body, **({"options": fields} if where == "OPTIONS" else fields)})
-        return r, answer(r.json) if r.status == 200 else None
-
     def test_each_row(self):
-        want = {where: self.ask(where)[1] for where in self.WHERE}
-        rows = list(unread())
-        self.assertGreater(len(rows), 80)
-        for name, where, neutral, instead in rows:
-            if where == "INFILL":  # which this model cannot: test_llama
-                continue
-            for path in self.SEVERAL.get(where, [where]):
-                for value in (5, "other", {"a": 1}) if neutral is None else (None, *neutral):
-                    with self.subTest(path=path, name=name, value=value):
-                        self.assertEqual(self.ask(path, **{name: value})[1], want[path])
-                for value in () if neutral is None else (5, "other", {"a": 1}, {} if not {} in neutral else 5, not neutral[0] if isinstance(neutral[0], bool) else True):
-                    with self.subTest(path=path, name=name, value=value):
-                        r = self.ask(path, **{name: value})[0]
-                        e = self.refused(r, 400, name, "unsupported_parameter") if path in self.SEVERAL["BOTH"] else r.error
-                        self.assertEqual(e if isinstance(e, str) else e["message"], f"{name} is not supported: {instead}")
+        check_rows(self, self.WHERE, self.SEVERAL)
         self.assertEqual([line for line in self.s.lines if "unknown field" in line], [])
 
     def test_numbers_are_compared_as_such(self):

@@ -513,7 +513,7 @@ class Chat(serve.TestCase):
 class Paths(serve.TestCase):
     def test_what_there_is(self):
         """A path that is not there says which are, or the one that was meant."""
-        for path in ("/v1/embeddings", "/v1/images/generations", "/api/embed", "/v1", "/v1/", "/completion", "/s", "//x", "/" + "x" * 300):
+        for path in ("/v1/audio/speech", "/v1/images/generations", "/api/pull", "/v1", "/v1/", "/completion", "/s", "//x", "/" + "x" * 300):
             message = self.refused(self.s.post(path, {"input": "x"}), 404)["message"]
             self.assertTrue(message.startswith(f"there is no {path[:100]} here, only /, /health, "), message)
             for there in ("/v1/completions", "/v1/chat/completions", "/v1/models", "/metrics", "/tokenize", "/detokenize"):
@@ -577,8 +577,10 @@ class OpenAI(serve.TestCase):
         self.assertTrue(out.getvalue().strip())
 
     def test_what_is_not_there(self):
-        for ask, words in ((lambda: self.client.embeddings.create(model=self.model, input="x"), "no /v1/embeddings here, only /, "),
-                           (lambda: self.client.responses.retrieve("resp_1"), "no /v1/responses/resp_1 here, only /, "),
+        with self.assertRaises(self.errors.BadRequestError) as e:
+            self.client.embeddings.create(model=self.model, input="x")
+        self.assertIn("generates text", e.exception.message)
+        for ask, words in ((lambda: self.client.responses.retrieve("resp_1"), "no /v1/responses/resp_1 here, only /, "),
                            (lambda: self.client.completions.create(model="other", prompt="a"), f"this server has '{self.model}'")):
             with self.assertRaises(self.errors.NotFoundError) as e:
                 ask()

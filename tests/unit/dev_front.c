@@ -60,7 +60,7 @@ static const struct { enum wf_op op; int at; uint8_t dtype; uint32_t rows, cols;
     IN(ATTENTION, Q, F32, 3, 32), IN(ATTENTION, K_POOL, F16, 6, 64), IN(ATTENTION, V_POOL, F16, 6, 64),
     IN(ATTENTION, SEQ, I32, 1, 3), IN(ATTENTION, POS, I32, 1, 3), IN(ATTENTION, INDPTR, I32, 1, 3),
     IN(ATTENTION, PAGES, I32, 1, 4), OUT(ATTENTION, O, F32, 3, 32), OUT(ATTENTION, RECOMPUTED, I32, 1, 1),
-    IN(ATTENTION, WINDOWS, I32, 1, 4), IN(ATTENTION, SINKS, F32, 1, 4),
+    IN(ATTENTION, WINDOWS, I32, 1, 4), IN(ATTENTION, SINKS, F32, 1, 4), IN(ATTENTION, AROUND, I32, 1, 3),
     IN(ROUTER, X, F32, 3, 10), OUT(ROUTER, IDS, I32, 3, 2), OUT(ROUTER, WEIGHTS, F32, 3, 2),
     IN(GROUPED_GEMM, X, F16, 3, 64), IN(GROUPED_GEMM, W, Q8_0, 20, 64), IN(GROUPED_GEMM, IDS, I32, 3, 2),
     IN(GROUPED_GEMM, BIAS, F32, 1, 20), OUT(GROUPED_GEMM, Y, F32, 3, 10),
@@ -104,6 +104,7 @@ static void good_calls_pass(void **state)
     c = good(f, WF_OP_ATTENTION);
     c.out[WF_ATTENTION_RECOMPUTED].buf = NULL; /* nobody counts */
     c.in[WF_ATTENTION_WINDOWS].buf = NULL;  /* nobody looks less far than to the first key */
+    c.in[WF_ATTENTION_AROUND].buf = NULL; /* nor past itself */
     c.in[WF_ATTENTION_SINKS].buf = NULL;
     assert_ok(wf_call_check(f->dev, &c));
     c = good(f, WF_OP_ROPE_KV); /* K and V of a page side by side */
@@ -195,7 +196,7 @@ static void missing_and_extra_operands(void **state)
             if ((op == WF_OP_GROUPED_GEMM && i == WF_GROUPED_GEMM_BIAS) ||
                 (op == WF_OP_WEIGHTED_SUM && i == WF_WEIGHTED_SUM_RESIDUAL))
                 continue;
-            if (op == WF_OP_ATTENTION && (i == WF_ATTENTION_WINDOWS || i == WF_ATTENTION_SINKS)) continue;
+            if (op == WF_OP_ATTENTION && i >= WF_ATTENTION_WINDOWS) continue;
             if (c.in[i].buf) c.in[i].buf = NULL;
             else c.in[i] = c.in[0];
             refused(f, &c, "in", i, -1);
@@ -378,6 +379,8 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_SILU_MUL, c.p.activation = WF_GELU);
     REFUSED(WF_OP_GEMM, (c.p.silu = 1, c.p.activation = WF_CLAMPED_SWIGLU));
     REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_SINKS].cols = c.in[WF_ATTENTION_SINKS].stride = 2);
+    REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_AROUND].cols = c.in[WF_ATTENTION_AROUND].stride = 1); /* of rows */
+    REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_WINDOWS].buf = NULL); /* there is nothing around */
     REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_WINDOWS].cols = c.in[WF_ATTENTION_WINDOWS].stride = 2); /* of KV heads */
     REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_RESIDUAL].cols = 9);
     REFUSED(WF_OP_RMSNORM, (c.in[WF_RMSNORM_RESIDUAL].dtype = WF_F32, c.in[WF_RMSNORM_RESIDUAL].stride = 10));

@@ -94,6 +94,12 @@ static void texts(void **state)
     REFUSES(weft_tokenize, model, "a", 1, 0, &ids, NULL);
     assert_ok(weft_tokenize(model, NULL, 0, 0, &ids, &n));
     weft_free(ids);
+    REFUSES(weft_tokenize_pair, NULL, "a", 1, "b", 1, &ids, &n, &len);
+    REFUSES(weft_tokenize_pair, model, NULL, 1, "b", 1, &ids, &n, &len);
+    REFUSES(weft_tokenize_pair, model, "a", 1, NULL, 1, &ids, &n, &len);
+    REFUSES(weft_tokenize_pair, model, "a", 1, "b", 1, NULL, &n, &len);
+    REFUSES(weft_tokenize_pair, model, "a", 1, "b", 1, &ids, NULL, &len);
+    REFUSES(weft_tokenize_pair, model, "a", 1, "b", 1, &ids, &n, NULL);
     REFUSES(weft_detokenize, NULL, &id, 1, 0, &text, &len);
     REFUSES(weft_detokenize, model, NULL, 1, 0, &text, &len);
     REFUSES(weft_detokenize, model, &id, 1, 0, NULL, &len);
@@ -147,6 +153,7 @@ static void engines(void **state)
     GIVES(NULL, weft_engine_device, NULL);
     GIVES(0, weft_engine_context, NULL);
     GIVES(0, weft_engine_max_batched_tokens, NULL);
+    GIVES(NULL, weft_engine_pooling, NULL);
     REFUSES(weft_engine_budget, NULL, &budget);
     REFUSES(weft_engine_budget, engine, NULL);
     IGNORES(weft_engine_stats, NULL, &stats);

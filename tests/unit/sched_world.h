@@ -387,6 +387,7 @@ static sim *new_request(world *w, uint64_t seed, uint64_t i)
     r->q.client_id = wf_random(~seed, i) % 4;
     r->q.no_logits = r->want == prompt;
     if (r->q.no_logits) r->q.max_tokens = prompt;
+    r->q.first_logits = r->q.no_logits && !r->q.all_logits && wf_random(seed, 5 * i + 4) % 2;
     r->began = -1;
     r->link = w->alive;
     w->alive = r;
@@ -417,7 +418,8 @@ static void note_step(world *w)
         if (!q->n_scheduled) continue;
         if (r->began < 0) r->began = w->steps;
         bool chooses = q->n_computed + q->n_scheduled - q->n_drafts == length(q);
-        if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_scheduled : !q->no_logits + q->n_drafts);
+        if (q->first_logits) assert_int_equal(q->n_logits, !q->n_computed);
+        else if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_scheduled : !q->no_logits + q->n_drafts);
         w->drafted += (int)q->n_drafts;
         w->now.sync |= q->all_logits;
         for (uint32_t k = 0; k < q->n_logits && q->logit0 + k < MOST; k++) w->now.chooser[q->logit0 + k] = r;

@@ -65,7 +65,7 @@ static void write_head(file *f)
 /* What to leave out or break in the file of a good vocabulary of four tokens. */
 enum fault {
     PREPEND_FIRST = -1, /* as good as GOOD */
-    GOOD, NO_MODEL, MODEL_T5, MODEL_LONG, MODEL_U32, NO_TOKENS, EMPTY, TOKENS_U32, SHORT_SCORES, SCORES_STR,
+    GOOD, NO_MODEL, MODEL_RWKV, MODEL_LONG, MODEL_U32, NO_TOKENS, EMPTY, TOKENS_U32, SHORT_SCORES, SCORES_STR,
     SHORT_TYPES, TYPES_F32, BOS_HIGH, EOS_STR, BOS_BOOL_U32, NO_MERGES, MERGES_U32, MERGE_BAD, PRE_UNKNOWN,
     PREPEND_UNKNOWN, N_FAULTS
 };
@@ -100,7 +100,7 @@ static void write_vocab(file *f, const char *model, enum fault fault)
     *f = (file){.len = 24};
     if (fault == MODEL_U32) key_u32(f, "tokenizer.ggml.model", WF_GGUF_U32, 1);
     else if (fault != NO_MODEL)
-        key_str(f, "tokenizer.ggml.model", fault == MODEL_T5 ? "t5" : fault == MODEL_LONG ? name : model);
+        key_str(f, "tokenizer.ggml.model", fault == MODEL_RWKV ? "rwkv" : fault == MODEL_LONG ? name : model);
     key_str(f, "tokenizer.ggml.pre", fault == PRE_UNKNOWN ? "klingon" : "default");
     write_arrays(f, fault);
     key_u32(f, "tokenizer.ggml.bos_token_id", WF_GGUF_U32, fault == BOS_HIGH ? 4 : 1);
@@ -149,7 +149,7 @@ static void gguf_errors(void **state)
         weft_status status; /* 0: WEFT_ERR_FORMAT */
         const char *model;  /* NULL: llama */
     } expected[N_FAULTS] = {
-        [NO_MODEL] = {"tokenizer.ggml.model"}, [MODEL_T5] = {"'t5'", WEFT_ERR_UNSUPPORTED},
+        [NO_MODEL] = {"tokenizer.ggml.model"}, [MODEL_RWKV] = {"'rwkv'", WEFT_ERR_UNSUPPORTED},
         [MODEL_LONG] = {"tokenizer.ggml.model", WEFT_ERR_UNSUPPORTED}, [MODEL_U32] = {"tokenizer.ggml.model"},
         [NO_TOKENS] = {"tokenizer.ggml.tokens"}, [EMPTY] = {"tokenizer.ggml.tokens"},
         [TOKENS_U32] = {"tokenizer.ggml.tokens"}, [SHORT_SCORES] = {"tokenizer.ggml.scores"},

@@ -14,7 +14,7 @@ int32_t wf_build_activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtyp
     return v < 0 ? wf_build_fail(b, WEFT_ERR_NOMEM) : v;
 }
 
-static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enum wf_rows rows)
+wf_node wf_build_node_of(const wf_builder *b, enum wf_op op, const char *name, enum wf_rows rows)
 {
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, b->layer, rows);
     const wf_hparams *hp = b->hp;
@@ -46,11 +46,11 @@ bool wf_build_has(const wf_builder *b, const char *tensor)
 }
 
 /* Rows of a table, with a factor (0: 1), and added to rows of `add` (-1: none). */
-static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add,
-                      enum wf_dtype out)
+int32_t wf_build_gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add,
+                        enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
-    wf_node n = node_of(b, WF_OP_GET_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
+    wf_node n = wf_build_node_of(b, WF_OP_GET_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
     n.in[WF_GET_ROWS_TABLE] = WF_ALL(table);
     n.in[WF_GET_ROWS_IDS] = WF_ALL(b->graph->inputs[ids]);
     n.in[WF_GET_ROWS_ADD] = WF_ALL(add);
@@ -64,7 +64,7 @@ static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_in
 static void norm(wf_builder *b, const char *name, int32_t w, wf_operand x, int32_t residual, wf_operand y)
 {
     if (b->status != WEFT_OK) return;
-    wf_node n = node_of(b, WF_OP_RMSNORM, name, rows_of(b, x.value));
+    wf_node n = wf_build_node_of(b, WF_OP_RMSNORM, name, rows_of(b, x.value));
     n.in[WF_RMSNORM_X] = x;
     n.in[WF_RMSNORM_W] = WF_ALL(w);
     n.in[WF_RMSNORM_RESIDUAL] = WF_ALL(residual);
@@ -74,7 +74,7 @@ static void norm(wf_builder *b, const char *name, int32_t w, wf_operand x, int32
 
 static void layer_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t y)
 {
-    wf_node n = node_of(b, WF_OP_LAYERNORM, name, rows_of(b, x));
+    wf_node n = wf_build_node_of(b, WF_OP_LAYERNORM, name, rows_of(b, x));
     n.in[WF_LAYERNORM_X] = WF_ALL(x);
     n.in[WF_LAYERNORM_W] = WF_ALL(wf_build_norm_vector(b, tensor, "weight", b->hp->hidden_size));
     n.in[WF_LAYERNORM_B] = WF_ALL(wf_build_norm_vector(b, tensor, "bias", b->hp->hidden_size));
@@ -87,13 +87,18 @@ int32_t wf_build_columns(wf_builder *b, uint32_t cols)
     return b->status == WEFT_OK ? wf_build_activation(b, WF_ROWS_BATCH, b->act, cols) : -1;
 }
 
-int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x)
+int32_t wf_build_norm_as(wf_builder *b, const char *name, const char *tensor, int32_t x, enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
-    int32_t y = wf_build_activation(b, rows_of(b, x), b->act, b->hp->hidden_size);
+    int32_t y = wf_build_activation(b, rows_of(b, x), out, b->hp->hidden_size);
     if (b->hp->layer_norm) layer_norm(b, name, tensor, x, y);
     else norm(b, name, wf_build_vector(b, tensor, b->hp->hidden_size), WF_ALL(x), -1, WF_ALL(y));
     return y;
+}
+
+int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x)
+{
+    return wf_build_norm_as(b, name, tensor, x, b->act);
 }
 
 int32_t wf_build_post_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t residual)
@@ -118,7 +123,7 @@ void wf_build_columns_norm(wf_builder *b, const char *name, const char *tensor, 
 static bool is_local(const wf_builder *b)
 {
     uint32_t period = b->hp->window_period;
-    return b->hp->window && (!period || ((uint32_t)b->layer + 1) % period != 0);
+    return b->hp->window && (!period || ((uint32_t)b->layer + !b->hp->global_first) % period != 0);
 }
 
 /* What a rotation takes beside q, k and v (table, pos, slot), and the pools that it writes. */
@@ -138,7 +143,7 @@ static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t
 {
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++) rows += l[i].rows;
-    wf_node node = node_of(b, WF_OP_GEMM, name, rows_of(b, x));
+    wf_node node = wf_build_node_of(b, WF_OP_GEMM, name, rows_of(b, x));
     node.in[WF_GEMM_X] = WF_ALL(x);
     node.in[WF_GEMM_W] = WF_ALL(wf_build_stacked_matrix(b, l, n, b->graph->values[x].cols));
     node.in[WF_GEMM_BIAS] = WF_ALL(wf_build_stacked_bias(b, l, n, rows));
@@ -163,7 +168,7 @@ void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y)
 static int32_t silu_mul(wf_builder *b, int32_t gate_up)
 {
     if (b->status != WEFT_OK) return -1;
-    wf_node silu = node_of(b, WF_OP_SILU_MUL, "silu", rows_of(b, gate_up));
+    wf_node silu = wf_build_node_of(b, WF_OP_SILU_MUL, "silu", rows_of(b, gate_up));
     silu.in[WF_SILU_MUL_GU] = WF_ALL(gate_up);
     silu.out[WF_SILU_MUL_Y] = WF_ALL(wf_build_activation(b, silu.rows, b->act, b->graph->values[gate_up].cols / 2));
     wf_build_node(b, &silu);
@@ -173,7 +178,7 @@ static int32_t silu_mul(wf_builder *b, int32_t gate_up)
 static int32_t rope_kv(wf_builder *b, int32_t qkv, const int32_t *pools)
 {
     if (b->status != WEFT_OK) return -1;
-    wf_node rope = node_of(b, WF_OP_ROPE_KV, "rope", WF_ROWS_BATCH);
+    wf_node rope = wf_build_node_of(b, WF_OP_ROPE_KV, "rope", WF_ROWS_BATCH);
     rope.in[WF_ROPE_KV_QKV] = WF_ALL(qkv);
     rope.out[WF_ROPE_KV_Q] = WF_ALL(wf_build_activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
     rotation(b, pools, &rope.in[WF_ROPE_KV_TABLE], &rope.out[WF_ROPE_KV_K_POOL]);
@@ -241,7 +246,7 @@ static int32_t add_positions(wf_builder *b, int32_t x)
     int32_t w = wf_build_stacked_matrix(b, &table, 1, b->hp->hidden_size);
     if (w < 0) return -1;
     b->weights->list[b->graph->values[w].id].matrix = false;
-    return gather(b, "positions", w, WF_INPUT_POS, 0, x, b->residual);
+    return wf_build_gather(b, "positions", w, WF_INPUT_POS, 0, x, b->residual);
 }
 
 int32_t wf_build_embed(wf_builder *b)
@@ -252,7 +257,7 @@ int32_t wf_build_embed(wf_builder *b)
     if (w < 0) return -1;
     b->embedding = w;
     b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also if it is tied to the output matrix */
-    int32_t x = gather(b, "embed", w, WF_INPUT_TOKEN, b->hp->embedding_gain, -1,
+    int32_t x = wf_build_gather(b, "embed", w, WF_INPUT_TOKEN, b->hp->embedding_gain, -1,
                        b->hp->learned_positions ? WF_F32 : b->residual);
     return b->hp->learned_positions ? add_positions(b, x) : x;
 }
@@ -270,11 +275,14 @@ static void attend_rows(wf_builder *b, const char *name, enum wf_rows rows, int3
                         int32_t sinks, int32_t o)
 {
     const int32_t *in = b->graph->inputs;
-    wf_node attend = node_of(b, WF_OP_ATTENTION, name, rows);
-    int32_t attend_in[] = {
-        q, pools[0], pools[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
+    wf_node attend = wf_build_node_of(b, WF_OP_ATTENTION, name, rows);
+    /* a row attends to the keys up to that position: its own, or the last one */
+    int32_t last = in[b->hp->bidirectional ? WF_INPUT_LAST : WF_INPUT_POS];
+    int32_t attend_in[] = {q, pools[0], pools[1], in[WF_INPUT_SEQ], last, in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
     for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
-    if (b->windows >= 0 && is_local(b)) attend.in[WF_ATTENTION_WINDOWS] = WF_ALL(b->windows);
+    bool near = b->windows >= 0 && is_local(b);
+    if (near) attend.in[WF_ATTENTION_WINDOWS] = WF_ALL(b->windows);
+    if (near && b->hp->bidirectional) attend.in[WF_ATTENTION_AROUND] = WF_ALL(in[WF_INPUT_POS]);
     attend.in[WF_ATTENTION_SINKS] = WF_ALL(sinks);
     attend.p.softcap = b->hp->attention_softcap;
     attend.out[WF_ATTENTION_O] = WF_ALL(o);
@@ -288,7 +296,7 @@ static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
     const wf_linear out = {"attn_out", "attn_output", b->hp->hidden_size};
     int32_t o = wf_build_activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim);
     int32_t sinks = b->hp->sinks ? wf_build_vector(b, "attn_sinks", b->hp->n_head) : -1;
-    attend_rows(b, "decode_attention", WF_ROWS_DECODE, q, pools, sinks, o);
+    if (!b->hp->bidirectional) attend_rows(b, "decode_attention", WF_ROWS_DECODE, q, pools, sinks, o);
     attend_rows(b, "prefill_attention", WF_ROWS_PREFILL, q, pools, sinks, o);
     return wf_build_block_end(b, &out, "post_attention_norm", o, x);
 }
@@ -365,14 +373,15 @@ int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x)
     return swiglu(b, NULL, h, x);
 }
 
-static int32_t activate(wf_builder *b, const char *name, enum wf_activation f, int32_t x, enum wf_dtype out)
+int32_t wf_build_activate(wf_builder *b, const char *name, enum wf_activation f, float softcap, int32_t x,
+                          enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
-    wf_node n = node_of(b, WF_OP_ACTIVATE, name, rows_of(b, x));
+    wf_node n = wf_build_node_of(b, WF_OP_ACTIVATE, name, rows_of(b, x));
     n.in[WF_ACTIVATE_X] = WF_ALL(x);
     n.out[WF_ACTIVATE_Y] = WF_ALL(wf_build_activation(b, n.rows, out, b->graph->values[x].cols));
     n.p.activation = f;
-    n.p.softcap = b->hp->logit_softcap; /* of the one that has it */
+    n.p.softcap = softcap; /* of the one that has it */
     wf_build_node(b, &n);
     return n.out[WF_ACTIVATE_Y].value;
 }
@@ -382,7 +391,8 @@ static int32_t mlp(wf_builder *b, const char *norm, int32_t h, int32_t x)
     const wf_hparams *hp = b->hp;
     const wf_linear up = {"up", "ffn_up", hp->intermediate_size}, down = {"down", "ffn_down", hp->hidden_size};
     const wf_fuse before = {.norm = norm};
-    h = activate(b, "activate", hp->activation, wf_build_linears(b, "up", &up, 1, h, &before, -1, b->act), b->act);
+    h = wf_build_linears(b, "up", &up, 1, h, &before, -1, b->act);
+    h = wf_build_activate(b, "activate", hp->activation, 0, h, b->act);
     if (b->status != WEFT_OK) return -1;
     return wf_build_linears(b, "down", &down, 1, h, NULL, x, b->residual);
 }
@@ -395,32 +405,6 @@ int32_t wf_build_mlp(wf_builder *b, int32_t x)
 int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x)
 {
     return mlp(b, NULL, h, x);
-}
-
-static int32_t logits(wf_builder *b, int32_t x)
-{
-    bool tied = !wf_build_find(b, "output", "weight");
-    const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
-    int32_t gathered = gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS, 0, -1, WF_F32);
-    b->norm_gain = b->hp->logit_gain; /* products are linear: the norm in front takes the factor */
-    const wf_fuse norm = {.norm = "output_norm"};
-    if (!tied) return wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
-    int32_t h = wf_build_norm(b, "final_norm", "output_norm", gathered);
-    if (b->status != WEFT_OK) return -1;
-    wf_node n = node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
-    n.in[WF_GEMM_X] = WF_ALL(h);
-    n.in[WF_GEMM_W] = WF_ALL(b->embedding); /* the embedding table itself, which is stored once */
-    n.out[WF_GEMM_Y] = WF_ALL(wf_build_activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
-    wf_build_node(b, &n);
-    return n.out[WF_GEMM_Y].value;
-}
-
-void wf_build_logits(wf_builder *b, int32_t x)
-{
-    b->layer = WF_ONCE;
-    if (b->status != WEFT_OK) return;
-    x = logits(b, x);
-    b->graph->logits = b->hp->logit_softcap > 0 ? activate(b, "logit_softcap", WF_SOFTCAP, x, WF_F32) : x;
 }
 
 void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward)
@@ -467,10 +451,12 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
                     .context = p->context,
                     .interleave = hp->neox && p->adjacent_pairs,
                     .page_tokens = p->page_tokens,
+                    .pooling = p->pooling ? p->pooling : hp->pooling,
                     .layer = WF_ONCE,
                     .used = wf_calloc(f->n_tensors, 1)};
     if (!b.used) return WEFT_ERR_NOMEM;
     b.status = wf_graph_init(graph, (int32_t)hp->n_layer);
+    graph->bidirectional = hp->bidirectional;
     if (b.status == WEFT_OK) b.status = wf_graph_begin(graph);
     if (b.status == WEFT_OK && hp->unrotated_step != 1) b.rope = wf_build_rope_table(&b, WF_ROPE_ALL);
     if (b.status == WEFT_OK && hp->unrotated_step) b.unrotated = wf_build_rope_table(&b, WF_ROPE_NONE);

@@ -1,5 +1,5 @@
-/* build.h: what build.c, tensors.c and rope_table.c share of a wf_builder. All keep the first error in it and give -1
- * from then on. */
+/* build.h: what build.c, output.c, tensors.c and rope_table.c share of a wf_builder. All keep the first error in it and
+ * give -1 from then on. */
 #ifndef WF_MODEL_BUILD_H
 #define WF_MODEL_BUILD_H
 
@@ -9,6 +9,13 @@ int32_t wf_build_fail(wf_builder *b, weft_status s);
 /* build.c: adds an activation, and a node. */
 int32_t wf_build_activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype, uint32_t cols);
 void wf_build_node(wf_builder *b, const wf_node *n);
+wf_node wf_build_node_of(const wf_builder *b, enum wf_op op, const char *name, enum wf_rows rows);
+/* Rows of a table, with a factor (0: 1), and added to rows of `add` (-1: none). */
+int32_t wf_build_gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add,
+                        enum wf_dtype out);
+int32_t wf_build_norm_as(wf_builder *b, const char *name, const char *tensor, int32_t x, enum wf_dtype out);
+int32_t wf_build_activate(wf_builder *b, const char *name, enum wf_activation f, float softcap, int32_t x,
+                          enum wf_dtype out);
 
 /* ---- tensors.c: values of the graph from tensors of the file; "<tensor>.<suffix>", in a layer
  * "blk.<layer>.<tensor>.<suffix>" ---- */

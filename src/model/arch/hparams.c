@@ -47,6 +47,13 @@ bool wf_listed(const char *list, const char *word)
     return false;
 }
 
+bool wf_class_known(const char *class)
+{
+    for (size_t i = 0; i < WF_LEN(archs); i++)
+        if (wf_listed(archs[i]->classes, class)) return true;
+    return false;
+}
+
 weft_status wf_arch_of_class(const char *class, const wf_arch **out)
 {
     char known[1024] = "";
@@ -56,6 +63,21 @@ weft_status wf_arch_of_class(const char *class, const wf_arch **out)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? " " : "", archs[i]->classes);
     }
     return wf_fail(WEFT_ERR_UNSUPPORTED, "architecture '%.64s' is not supported (supported: %s)", class, known);
+}
+
+static const char *const poolings[WF_N_POOLINGS] = {NULL, "mean", "cls", "last", "rank"};
+
+const char *wf_pooling_name(enum wf_pooling p) { return poolings[p]; }
+
+weft_status wf_pooling_choose(enum wf_pooling own, const char *name, enum wf_pooling *out)
+{
+    *out = own;
+    for (int i = WF_POOLING_MEAN; name && i < WF_N_POOLINGS; i++)
+        if (!strcmp(name, poolings[i])) *out = (enum wf_pooling)i, name = NULL;
+    if (name) return wf_fail(WEFT_ERR_ARG, "pooling '%.40s' does not exist; want mean, cls or last", name);
+    if ((*out == WF_POOLING_RANK) == (own == WF_POOLING_RANK)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "pooling '%s' is not possible: the model %s", poolings[*out],
+                   own == WF_POOLING_RANK ? "scores pairs of texts" : "has no head that scores");
 }
 
 static const char *key(char buf[96], const char *arch, const char *name)
@@ -205,6 +227,19 @@ static weft_status read_experts(const wf_gguf *f, const char *arch, wf_hparams *
     return read_gating(f, arch, hp);
 }
 
+/* 0 leaves what the architecture has set. */
+static weft_status read_pooling(const wf_gguf *f, const char *arch, wf_hparams *hp)
+{
+    char k[96];
+    uint32_t type = 0;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "pooling_type"), false, &type));
+    if (type >= WF_N_POOLINGS)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u, which weft does not know (1: mean, 2: cls, 3: last, "
+                       "4: rank)", f->path, k, type);
+    if (type) hp->pooling = (enum wf_pooling)type;
+    return WEFT_OK;
+}
+
 weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
 {
     if (!f->n_tensors)
@@ -240,6 +275,7 @@ weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
     WF_TRY(read_rope(f, arch, hp));
     WF_TRY(read_attention(f, arch, hp));
     WF_TRY(read_experts(f, arch, hp));
+    WF_TRY(read_pooling(f, arch, hp));
     const wf_gguf_tensor *embd = wf_gguf_tensor_find(f, "token_embd.weight");
     if (!embd)
         return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' is missing%s", f->path,

@@ -17,6 +17,7 @@ typedef struct reader {
     const wf_json *config;
     const wf_arch *arch;
     const char *class;
+    bool bare; /* LlamaModel in place of LlamaForCausalLM */
     float rotated; /* part of each head */
 } reader;
 
@@ -382,12 +383,26 @@ static weft_status check_rotated(reader *r)
 
 /* ---- architecture ---------------------------------------------------------------------------------------- */
 
+/* Without its head a model of text has another class. */
+static weft_status find_whole(reader *r)
+{
+    char name[80];
+    const char *end = strstr(r->class, "Model");
+    if (!end || strcmp(end, "Model") || end - r->class > 64) return WEFT_OK;
+    int n = snprintf(name, sizeof name, "%.*sForCausalLM", (int)(end - r->class), r->class);
+    if (!wf_class_known(name)) return WEFT_OK;
+    r->class = wf_folder_keep(r->g, name, (size_t)n);
+    r->bare = true;
+    return r->class ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
 static weft_status find_arch(reader *r)
 {
     const wf_json *list, *text;
     WF_TRY(wf_json_array(r->config, "architectures", &list));
     r->class = wf_json_text(wf_json_at(list, 0));
     if (!r->class) return wf_fail(WEFT_ERR_FORMAT, "'architectures' names no class");
+    WF_TRY(find_whole(r));
     WF_TRY(wf_arch_of_class(r->class, &r->arch));
     WF_TRY(check_quantisation(r));
     WF_TRY(wf_json_object(r->config, "text_config", &text));
@@ -457,14 +472,17 @@ weft_status wf_folder_class(const char *path)
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
-weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, bool *tied)
+weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, const char **class, bool *tied,
+                             bool *bare)
 {
     wf_json *config;
     *tied = false;
     WF_TRY(wf_json_load_file(path, MAX_CONFIG, &config));
     reader r = {.g = g, .config = config};
     weft_status s = read_config(&r, tied);
+    *class = r.class ? wf_folder_keep(g, r.class, strlen(r.class)) : NULL;
+    if (!s && !*class) s = WEFT_ERR_NOMEM;
     wf_json_free(config);
-    *arch = r.arch;
+    *arch = r.arch, *bare = r.bare;
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }

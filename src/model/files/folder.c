@@ -190,8 +190,11 @@ static const char *text_name(const char *name, char buf[256])
 {
     static const char *const others[] = {"vision_tower.", "model.vision_tower.", "multi_modal_projector.",
                                          "model.multi_modal_projector."};
+    static const char *const bare[] = {"embed_tokens.", "layers.", "norm."}; /* of a model without its head */
     for (size_t i = 0; i < WF_LEN(others); i++)
         if (begins(name, others[i])) return NULL;
+    for (size_t i = 0; i < WF_LEN(bare); i++)
+        if (begins(name, bare[i])) return snprintf(buf, 256, "model.%s", name), buf;
     if (begins(name, "language_model.")) return name + strlen("language_model.");
     if (!begins(name, "model.language_model.")) return name;
     snprintf(buf, 256, "model.%s", name + strlen("model.language_model."));
@@ -328,11 +331,12 @@ static weft_status add_tied(wf_gguf *g, const wf_folder_name *names, const wf_sa
     return add_tensor(g, names, head);
 }
 
-static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_folder_name *names, bool tied)
+static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_folder_name *names, bool tied,
+                               bool pooled)
 {
     const wf_safetensor *head = wf_safetensors_find(w, "lm_head.weight");
     if (!head) head = wf_safetensors_find(w, "language_model.lm_head.weight");
-    if (!tied && !head && w->n_tensors)
+    if (!tied && !head && !pooled && w->n_tensors)
         return wf_fail(WEFT_ERR_FORMAT, "tensor 'lm_head.weight' is missing, and tie_word_embeddings is not true");
     uint64_t total = 0, done = 0;
     char buf[256];
@@ -353,12 +357,14 @@ static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_fol
 static weft_status read_model(wf_gguf *g, wf_safetensors *w)
 {
     char path[PATH_MAX];
+    const char *class;
     const wf_arch *arch;
-    bool tied;
+    bool tied, bare, pooled = false;
     snprintf(path, sizeof path, "%s/config.json", g->path);
-    WF_TRY(wf_folder_config(g, path, &arch, &tied));
+    WF_TRY(wf_folder_config(g, path, &arch, &class, &tied, &bare));
     g->folder->names = arch->names;
-    weft_status s = add_tensors(g, w, arch->names, tied);
+    weft_status s = wf_folder_pooling(g, arch->name, class, bare, &pooled);
+    if (!s) s = add_tensors(g, w, arch->names, tied, pooled);
     return s ? wf_fail_context(s, "%s", g->path) : WEFT_OK;
 }
 

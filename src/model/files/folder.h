@@ -106,10 +106,15 @@ weft_status wf_folder_push(wf_gguf *g, const wf_gguf_tensor *t);
 uint32_t wf_folder_get(const wf_gguf *g, const char *key); /* as added; 0: it was not */
 /* Memory that lives as long as g, with a copy of data, or zeros where that is NULL; NULL with a message. */
 void *wf_folder_keep(wf_gguf *g, const void *data, size_t size);
-/* config.c: the hyperparameters of path, a config.json. *tied: the output matrix is the embedding table. */
+/* pooling.c: how the model of a folder of this class pools, from sentence-transformers' files; adds the key
+ * "pooling_type" of arch. bare: it has no output matrix, and so its last token where no file says how. Sets *pooled. */
+weft_status wf_folder_pooling(wf_gguf *g, const char *arch, const char *class, bool bare, bool *pooled);
+/* config.c: the hyperparameters of path, a config.json. *tied: the output matrix is the embedding table;
+ * *bare: it is a model without an output matrix, as its *class says, which g keeps. */
 struct wf_arch;
 /* Fails if it can be read and names an architecture that is not supported. */
 weft_status wf_folder_class(const char *path);
-weft_status wf_folder_config(wf_gguf *g, const char *path, const struct wf_arch **arch, bool *tied);
+weft_status wf_folder_config(wf_gguf *g, const char *path, const struct wf_arch **arch, const char **class, bool *tied,
+                             bool *bare);
 
 #endif

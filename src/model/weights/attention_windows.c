@@ -122,6 +122,7 @@ static bool hides(const int32_t *windows, uint32_t n)
 static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t sink, wf_graph *g, wf_weights *w)
 {
     unsigned sparse = 0, all = 0;
+    if (g->bidirectional) return wf_fail(WEFT_ERR_UNSUPPORTED, "tokens of the model attend in both directions");
     int32_t last = -1; /* a layer has a node for decodes and one for prompts */
     for (size_t i = 0; i < g->n_nodes; i++) {
         wf_node *n = &g->nodes[i];
@@ -166,7 +167,8 @@ weft_status wf_attention_windows_lay_out(wf_graph *g, const wf_weights *w, const
     wf_kv_window *windows = wf_calloc((size_t)n + 1, sizeof *windows);
     if (!windows) return WEFT_ERR_NOMEM;
     for (const wf_node *i = g->nodes; i < g->nodes + g->n_nodes; i++)
-        if (i->op == WF_OP_ATTENTION) windows[i->layer] = (wf_kv_window){longest_of(i, g, w), i->p.sink};
+        if (i->op == WF_OP_ATTENTION && i->in[WF_ATTENTION_AROUND].value < 0)
+            windows[i->layer] = (wf_kv_window){longest_of(i, g, w), i->p.sink};
     weft_status s = wf_kv_layout_choose(windows, n, growth, &layout);
     free(windows);
     return s == WEFT_OK ? wf_graph_lay_out_kv(g, &layout) : s;

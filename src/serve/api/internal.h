@@ -25,7 +25,7 @@ typedef struct wf_job wf_job;
 typedef struct wf_http_error {
     int status;                      /* HTTP status; 0: no error */
     const char *type, *code, *allow; /* code NULL: null; allow: of status 405, the methods that the path takes */
-    char param[48], message[480]; /* param: the invalid field; "": null */
+    char param[48], message[560]; /* param: the invalid field; "": null */
 } wf_http_error;
 #define WF_UNSUPPORTED 1 /* what weft cannot do: 400, which clients do not send again as they do 501, and a code */
 /* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
@@ -37,6 +37,7 @@ void wf_refusal_put(wf_text *out, const wf_http_error *r); /* as OpenAI's JSON *
 typedef struct wf_prompt {
     int32_t *ids;
     size_t n, len;
+    uint32_t second;   /* where the second text of a pair begins; 0: it is one */
     char *text;        /* len bytes, for echo */
     uint32_t *offsets; /* of its tokens, as wf_place_of has them; NULL: nobody asks for them */
 } wf_prompt;
@@ -68,6 +69,9 @@ typedef struct wf_params {
     bool continues, told; /* the answer goes on with the last message; the request says so */
     bool closed;          /* it ends behind the last message, without a new one */
     bool rendered;        /* the prompt of a chat stays text */
+    bool embed, embed_raw, base64; /* an embedding is wanted, or a score; as the model gives it; how it is written */
+    int64_t dimensions;   /* of it, the first ones, or the best of several; 0: all */
+    size_t most_tokens;   /* longer prompts are cut to that; 0: they are refused */
     bool may_only_cache;  /* max_tokens may be 0: the prompt is computed for later ones that begin so */
     wf_text echoed;       /* members that the reply has as the request had them, each behind a comma */
     const struct wf_chat_style *calls; /* how calls in the answer are recognised; NULL: they stay text */
@@ -85,7 +89,7 @@ typedef struct wf_params {
     struct weft_logit_bias *bias;
 } wf_params;
 #define WF_MAX_CHOICES 4096 /* n times prompts */
-
+#define WF_MAX_QUEUE   256  /* of a model that generates text, unless an option says it */
 /* A JSON object, whose levels and values are limited; wf_json_free frees it. NULL: r has the error. */
 wf_json *wf_body_parse(const char *text, size_t len, wf_http_error *r);
 /* A list of at most max ids of the vocabulary, malloc'ed, also after a failure. name: of the field. */
@@ -96,7 +100,8 @@ const wf_json *wf_field(const wf_json *body, const char *name); /* one that is p
 bool wf_fields_read(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r); /* those of one value */
 enum wf_where { /* requests that fields are of */
     WF_OF_CHAT = 1, WF_OF_TEXT = 2, WF_OF_TOKENS = 4, WF_OF_IDS = 8, WF_OF_MESSAGES = 16, WF_OF_RESPONSES = 32,
-    WF_OF_OLLAMA = 64, WF_OF_GENERATE = 128, WF_OF_OPTIONS = 256, WF_OF_SHOW = 512, WF_OF_INFILL = 1024
+    WF_OF_OLLAMA = 64, WF_OF_GENERATE = 128, WF_OF_OPTIONS = 256, WF_OF_SHOW = 512, WF_OF_INFILL = 1024,
+    WF_OF_EMBED = 2048, WF_OF_OLLAMA_EMBED = 4096, WF_OF_SCORE = 8192, WF_OF_RERANK = 16384
 };
 /* Is each field one that is read, or changes nothing? */
 bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r);
@@ -215,6 +220,8 @@ typedef struct wf_choice {
     wf_token *tokens;
     struct weft_logprob *top;
     size_t n_text, cap_text, n_tokens, cap_tokens, n_top, cap_top;
+    float *embedding; /* [n_embedding], or scores */
+    uint32_t n_embedding;
     bool done;
     struct weft_event end; /* the DONE event; message is below */
     char message[256];
@@ -300,6 +307,8 @@ void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const 
 /* ---- reply.c and sse.c: events to JSON ------------------------------------------------------------------- */
 
 void wf_reply_write(wf_job *j); /* the whole reply to `out`, or sets refusal: there is no room for it */
+bool wf_reply_has_room(wf_job *j, size_t made_of); /* also for what has been written? false: refusal is set */
+const char *wf_reply_model(const wf_job *j); /* the name of the model there */
 void wf_reply_usage(const wf_job *j, wf_text *out);
 void wf_reply_head(const wf_job *j, bool chunk, wf_text *out); /* with an opening brace, and more to come */
 /* The id of a call; of one without, a new one, in `made`. */
@@ -323,6 +332,7 @@ typedef struct wf_api {
     bool keeps;  /* the end of a stream has all of it once more */
     void (*put_block)(const wf_choice *c, const wf_block *b, wf_text *out); /* a whole one, apart; or a call */
     void (*put_reply)(const wf_choice *c, wf_text *out); /* whole, around c->blocks; NULL: it is OpenAI's */
+    void (*write)(wf_job *j); /* the whole reply, of what has no answers; NULL: of what has */
     const char *stream_type, *silence; /* its Content-Type; what it has where nothing comes for long */
     void (*begin)(wf_choice *c);       /* as soon as it is asked for; NULL: nothing */
     void (*block_begin)(wf_choice *c, const wf_block *b);
@@ -366,7 +376,7 @@ typedef struct wf_route {
     const char *content_type;                                /* NULL: JSON */
     void (*fields)(const wf_job *j, wf_text *fields);        /* adds some to the reply's; NULL: none */
 } wf_route;
-#define WF_MAX_ROUTES     32 /* and those of no route */
+#define WF_MAX_ROUTES     48 /* and those of no route */
 #define WF_STATUS_CLASSES 6
 const wf_route *wf_route_at(size_t i); /* NULL behind the last one */
 const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r); /* NULL: r has 404 or 405 */

@@ -49,6 +49,7 @@ static void job_free(wf_job *j)
         free(c->text);
         free(c->tokens);
         free(c->top);
+        free(c->embedding);
         wf_blocks_free(c);
     }
     wf_budget_end(j);
@@ -80,11 +81,21 @@ static bool make_room(void *array, size_t used, size_t n, size_t *cap, size_t si
 
 static size_t bytes_of_choice(const wf_choice *c)
 {
-    return c->cap_text + c->cap_top * sizeof *c->top + c->cap_tokens * sizeof *c->tokens;
+    return c->cap_text + c->cap_top * sizeof *c->top + c->cap_tokens * sizeof *c->tokens +
+           c->n_embedding * sizeof *c->embedding;
+}
+
+static bool keep_embedding(wf_choice *c, const struct weft_event *ev)
+{
+    if (!(c->embedding = wf_calloc(ev->n_embedding, sizeof *c->embedding))) return false;
+    memcpy(c->embedding, ev->embedding, ev->n_embedding * sizeof *c->embedding);
+    c->n_embedding = ev->n_embedding;
+    return true;
 }
 
 static bool append_event(wf_choice *c, const struct weft_event *ev)
 {
+    if (ev->kind == WEFT_EVENT_EMBEDDING) return keep_embedding(c, ev);
     if (!make_room(&c->text, c->n_text, ev->text_len, &c->cap_text, 1) ||
         !make_room(&c->top, c->n_top, ev->n_top, &c->cap_top, sizeof *c->top) ||
         !make_room(&c->tokens, c->n_tokens, 1, &c->cap_tokens, sizeof *c->tokens))
@@ -297,7 +308,7 @@ static void unlist_job(wf_job *j)
 static bool reserve_places(wf_job *j, size_t n)
 {
     wf_server *s = j->server;
-    size_t places = 2 * ((size_t)j->served->max_running + s->p.max_queue);
+    size_t places = 2 * ((size_t)j->served->max_running + j->served->max_queue);
     pthread_mutex_lock(&s->lock);
     unsigned used = atomic_load(&j->served->in_flight), own = 0;
     for (wf_job *other = s->jobs; other; other = other->next)

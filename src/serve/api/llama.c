@@ -191,7 +191,7 @@ static void infill_put_content(const wf_choice *c, wf_slice text, bool ended, wf
         const char *word = e->stop_text ? j->params.stop[e->stop_text - 1] : "";
         wf_json_print(out,
                       ",'truncated':false,'model':%s,'tokens_predicted':%u,'tokens_evaluated':%u,'tokens_cached':%u",
-                      *j->params.model ? j->params.model : j->served->name, e->n_generated, e->n_prompt, e->n_cached);
+                      wf_reply_model(j), e->n_generated, e->n_prompt, e->n_cached);
         wf_json_print(out,
                       ",'stop_type':%s,'stopping_word':%s,'timings':{'prompt_n':%u,'prompt_ms':%g,'predicted_n':%u,"
                       "'predicted_ms':%g}",

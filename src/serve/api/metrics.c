@@ -268,6 +268,7 @@ static void print_engine(page *p)
     print_one(p, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
               (double)e.prefix_hits);
     print_tiers(p, e.prefix_hits);
+    print_one(p, "embeddings_total", "counter", "Embeddings, or scores, that were computed.", (double)e.embeddings);
     print_one(p, "spec_decode_num_draft_tokens_total", "counter", "Draft tokens that steps verified.",
               (double)e.draft_tokens);
     print_one(p, "spec_decode_num_accepted_tokens_total", "counter", "Draft tokens that were accepted.",

@@ -189,6 +189,7 @@ static bool take_alone(wf_job *j, wf_served *m, bool file)
         return wf_refuse(&j->refusal, 500, "model", "the model '%.80s' cannot be opened: %s", m->name,
                          wf_keeper_reason(m->server));
     alone->model = model;
+    if (file) alone->pooling = weft_model_info(model)->pooling;
     if (file) wf_chat_style_find(alone);
     return true;
 }
@@ -228,7 +229,7 @@ static bool has_place(const wf_job *j, const wf_served *m)
 {
     unsigned own = 0, all = atomic_load(&m->n_waiting);
     for (const wf_job *other = m->waiting; other; other = other->next_waiting) own += other->client == j->client;
-    return wf_places_allow(2 * (size_t)j->server->p.max_queue, all, own, 1);
+    return wf_places_allow(2 * (size_t)(j->server->p.max_queue ? j->server->p.max_queue : WF_MAX_QUEUE), all, own, 1);
 }
 
 /* Unless it has been given up meanwhile, which nobody would tell it of. */

@@ -1,5 +1,5 @@
 /* ollama: Ollama's API. Its requests have options in an object of their own, and its streams are lines of JSON. */
-#include "serve/api/internal.h"
+#include "serve/api/embed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +138,7 @@ static bool ollama_translate(wf_job *j, const wf_json *body, wf_text *out)
 
 /* ---- replies --------------------------------------------------------------------------------------------- */
 
-static void ollama_put_refusal(wf_text *out, const wf_http_error *r) { wf_json_print(out, "{'error':%s}", r->message); }
+void wf_ollama_put_refusal(wf_text *out, const wf_http_error *r) { wf_json_print(out, "{'error':%s}", r->message); }
 
 static void ollama_put_time(int64_t seconds, wf_text *out)
 {
@@ -153,7 +153,7 @@ static void ollama_put_time(int64_t seconds, wf_text *out)
 static void ollama_put_message_of(const wf_job *j, wf_slice text, wf_slice thoughts, wf_slice calls, wf_text *out)
 {
     bool chat = j->route->chat;
-    wf_json_print(out, "{'model':%s,'created_at':", *j->params.model ? j->params.model : j->served->name);
+    wf_json_print(out, "{'model':%s,'created_at':", wf_reply_model(j));
     ollama_put_time(j->created, out);
     wf_json_print(out, chat ? ",'message':{'role':'assistant','content':%.*s" : ",'response':%.*s", (int)text.n,
                   text.p);
@@ -232,13 +232,13 @@ static void ollama_stream_end(wf_choice *c, const wf_http_error *failed)
 {
     const wf_slice none = {"", 0};
     wf_text *out = &c->job->out;
-    if (failed) ollama_put_refusal(out, failed);
+    if (failed) wf_ollama_put_refusal(out, failed);
     if (!failed) ollama_put_message_of(c->job, none, none, none, out), ollama_put_end(c, out);
     wf_text_add(out, "\n", 1);
 }
 
 const wf_api wf_api_ollama = {.translate = ollama_translate,
-                              .put_refusal = ollama_put_refusal,
+                              .put_refusal = wf_ollama_put_refusal,
                               .put_block = ollama_put_block,
                               .put_reply = ollama_put_reply,
                               .stream_type = "application/x-ndjson",
@@ -337,7 +337,7 @@ bool wf_ollama_show(wf_job *j, wf_text *out)
     ollama_put_time(s->file ? s->changed : s->server->started, out);
     wf_text_add(out, ",", 1);
     ollama_put_details(m, out);
-    wf_json_print(out, ",'capabilities':['completion'");
+    wf_json_print(out, s->pooling ? ",'capabilities':['embedding'" : ",'capabilities':['completion'");
     if (s->chat.calls) wf_json_print(out, ",'tools'");
     if (s->chat.thoughts) wf_json_print(out, ",'thinking'");
     wf_json_print(out, "],'model_info':{'general.architecture':%s,'general.parameter_count':%llu", m->arch,

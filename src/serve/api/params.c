@@ -1,6 +1,6 @@
 /* params: from the JSON of a request to the engine's parameters: lists, prompts, and what must fit. fields.c has the
  * fields that are one value, messages.c the conversation. */
-#include "serve/api/internal.h"
+#include "serve/api/embed.h"
 #include "answers/answer.h"
 #include "base/blake2b.h"
 #include "base/options.h"
@@ -158,18 +158,21 @@ static bool read_bias(const wf_served *s, const wf_json *body, wf_params *p, wf_
 /* Do all sequences fit into the server at once? What never fits is not told to come later. */
 static bool check_choices(const wf_served *s, const wf_params *p, size_t n_prompts, wf_http_error *r)
 {
-    size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->max_running + s->server->p.max_queue);
+    size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->max_running + s->max_queue);
     if (n_prompts <= most && n_prompts * (size_t)p->n <= most) return true;
     return wf_refuse(r, 400, p->n > 1 ? "n" : "prompt",
                      "n times the number of prompts is %zu, at most %zu are possible", n_prompts * (size_t)p->n, most);
 }
 
-static bool tokenize(const wf_served *s, const char *text, size_t len, unsigned flags,
-                     const char *name, wf_prompt *out, wf_http_error *r)
+/* Of a prompt that may be cut, what lies far behind the cut is not looked at. */
+static bool tokenize(const wf_served *s, const char *text, size_t len, bool cuts, const char *name, wf_prompt *out,
+                     wf_http_error *r)
 {
     const struct weft_model_info *info = weft_model_info(s->model);
-    if (!check_bytes(s, len, name, r)) return false;
-    if (weft_tokenize(s->model, text, len, flags, &out->ids, &out->n))
+    uint64_t most;
+    if (cuts && wf_exceeds_context(s->model, s->context, len, &most)) len = (size_t)most + 1;
+    else if (!check_bytes(s, len, name, r)) return false;
+    if (weft_tokenize(s->model, text, len, WEFT_TEXT_DEFAULT, &out->ids, &out->n))
         return wf_refuse(r, 400, name, "%s cannot be turned into tokens: %s", name, wf_last_error());
     if (!out->n && info->bos >= 0) { /* an empty prompt, for a model that does not add BOS by default */
         weft_free(out->ids);
@@ -179,36 +182,37 @@ static bool tokenize(const wf_served *s, const char *text, size_t len, unsigned 
     return out->n ? true : wf_refuse(r, 400, name, "%s is empty", name);
 }
 
-static bool read_prompt(const wf_served *s, const wf_json *v, wf_prompt *out, wf_http_error *r)
+static bool read_prompt(const wf_served *s, const wf_json *v, const char *name, bool cuts, wf_prompt *out,
+                        wf_http_error *r)
 {
     if (wf_json_is(v, WF_JSON_STRING)) {
         out->len = wf_json_bytes(v);
         if (!(out->text = wf_strdup(wf_json_text(v)))) return wf_refuse(r, 500, "", "out of memory");
-        return tokenize(s, out->text, out->len, WEFT_TEXT_DEFAULT, "prompt", out, r);
+        return tokenize(s, out->text, out->len, cuts, name, out, r);
     }
-    if (wf_json_count(v) > s->context) r->code = "context_length_exceeded";
-    if (!wf_ids_read(s, v, "prompt", s->context, &out->ids, &out->n, r)) return false;
-    if (!out->n) return wf_refuse(r, 400, "prompt", "prompt is an empty list");
+    size_t most = cuts ? SIZE_MAX : s->context; /* JSON has its own limit */
+    if (wf_json_count(v) > most) r->code = "context_length_exceeded";
+    if (!wf_ids_read(s, v, name, most, &out->ids, &out->n, r)) return false;
+    if (!out->n) return wf_refuse(r, 400, name, "%s is an empty list", name);
     if (weft_detokenize(s->model, out->ids, out->n, WEFT_TEXT_HIDE_SPECIAL, &out->text, &out->len))
         return wf_refuse(r, 500, "", "%s", wf_last_error());
     return true;
 }
 
-/* A string, token ids, or a list of either. */
-static bool read_prompts(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r)
+bool wf_prompts_read(const wf_served *s, const wf_json *v, const char *name, wf_params *p, wf_http_error *r)
 {
-    const wf_json *v = wf_field(body, "prompt"), *first = wf_json_at(v, 0);
+    const wf_json *first = wf_json_at(v, 0);
     bool list = wf_json_is(v, WF_JSON_LIST) && !wf_is_whole(first);
     size_t n = list ? wf_json_count(v) : 1;
-    if (!v) return wf_refuse(r, 400, "prompt", "prompt is missing");
+    if (!v) return wf_refuse(r, 400, name, "%s is missing", name);
     if (!wf_json_is(v, WF_JSON_LIST) && !wf_json_is(v, WF_JSON_STRING))
-        return wf_refuse(r, 400, "prompt", "prompt must be a string, a list of token ids, or a list of these");
-    if (!n) return wf_refuse(r, 400, "prompt", "prompt is an empty list");
+        return wf_refuse(r, 400, name, "%s must be a string, a list of token ids, or a list of these", name);
+    if (!n) return wf_refuse(r, 400, name, "%s is an empty list", name);
     if (!check_choices(s, p, n, r)) return false; /* before the work */
     if (!(p->prompts = wf_calloc(n, sizeof *p->prompts))) return wf_refuse(r, 500, "", "out of memory");
     for (size_t i = 0; i < n; i++) {
         p->n_prompts++;
-        if (!read_prompt(s, list ? wf_json_at(v, i) : v, &p->prompts[i], r)) return false;
+        if (!read_prompt(s, list ? wf_json_at(v, i) : v, name, p->most_tokens, &p->prompts[i], r)) return false;
         if (p->echo && WF_GIVEN(p, LOGPROBS) && !wf_prompt_offsets(s, &p->prompts[i]))
             return wf_refuse(r, 500, "", "out of memory");
     }
@@ -351,7 +355,7 @@ static void salt_by(wf_params *p, const char *kind, const char *text, size_t len
 
 /* Who finds whose prompts in the prefix cache could guess them. So it is each key's own, or of those who know a
  * text. */
-static bool read_salt(const wf_job *j, const wf_json *body, wf_params *p, wf_http_error *r)
+bool wf_salt_read(const wf_job *j, const wf_json *body, wf_params *p, wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "cache_salt");
     const wf_server *s = j->server;
@@ -385,11 +389,11 @@ static bool read_own(wf_job *j, const wf_json *body)
     if (p->priority && !s->server->p.allow_priority) /* as vLLM does, unless the server was started for it */
         return wf_refuse(r, 400, "priority",
                          "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
-    return read_salt(j, body, p, r) && read_stream_options(body, p, r) && wf_format_read(body, p, r) &&
+    return wf_salt_read(j, body, p, r) && read_stream_options(body, p, r) && wf_format_read(body, p, r) &&
            read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids || wf_ids_read(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
-           (p->chat ? wf_chat_read(s, body, p, r) : read_prompts(s, body, p, r)) &&
+           (p->chat ? wf_chat_read(s, body, p, r) : wf_prompts_read(s, wf_field(body, "prompt"), "prompt", p, r)) &&
            wf_format_begin(p, r) && check_size(s, j->route->api->translate, p, r) &&
            drop_texts(p);
 }
@@ -410,6 +414,12 @@ static wf_json *translate(wf_job *j, const wf_json *body)
 
 bool wf_params_read(wf_job *j, const wf_json *body)
 {
+    if (j->served->pooling) {
+        bool ranks = wf_served_ranks(j->served);
+        return wf_refuse(&j->refusal, WF_UNSUPPORTED, "model", "the model '%.80s' gives %s, no text: see %s",
+                         j->served->name, ranks ? "scores" : "embeddings",
+                         ranks ? "/v1/score and /v1/rerank" : "/v1/embeddings");
+    }
     j->params.chat = j->route->chat;
     if (!j->route->api->translate) return read_own(j, body);
     wf_json *own = translate(j, body);
@@ -445,6 +455,11 @@ void wf_params_free(wf_params *p)
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
 {
     const wf_prompt *prompt = &p->prompts[choice / (size_t)p->n];
+    if (p->embed)
+        return (struct weft_request_params){.tokens = prompt->ids, .n_tokens = prompt->n, .embed = true,
+                                            .embed_raw = p->embed_raw, .second_text = prompt->second,
+                                            .cache_salt = (const char *)p->cache_salt,
+                                            .cache_salt_len = p->n_cache_salt};
     bool logprobs = p->chat ? p->chat_logprobs : WF_GIVEN(p, LOGPROBS);
     int64_t top = p->chat ? p->top_logprobs : p->logprobs, max = p->max_tokens;
     if (!WF_GIVEN(p, MAX_TOKENS)) max = p->chat ? 0 : 16;

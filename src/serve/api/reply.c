@@ -12,13 +12,15 @@ const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls)
     return f == WEFT_FINISH_STOP ? (n_calls ? "tool_calls" : "stop") : f == WEFT_FINISH_CANCEL ? "abort" : "length";
 }
 
+const char *wf_reply_model(const wf_job *j) { return *j->params.model ? j->params.model : j->served->name; }
+
 void wf_reply_head(const wf_job *j, bool chunk, wf_text *out)
 {
     bool chat = j->params.chat;
     const char *object = !chat ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion";
     wf_text_print(out, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", chat ? "chatcmpl-" : "cmpl-",
                   j->id, object, (long long)j->created);
-    wf_json_print(out, "%s", *j->params.model ? j->params.model : j->served->name);
+    wf_json_print(out, "%s", wf_reply_model(j));
 }
 
 /* Each prompt counts once, whatever its number of choices. */
@@ -109,8 +111,7 @@ static void put_choice(const wf_job *j, wf_choice *c, wf_text *out)
     wf_json_print(out, ",'finish_reason':%s}", wf_reply_finish_of(c->end.finish, c->n_calls));
 }
 
-/* May the reply have what has been written, besides what it is made of? */
-static bool has_room(wf_job *j, size_t made_of)
+bool wf_reply_has_room(wf_job *j, size_t made_of)
 {
     pthread_mutex_lock(&j->lock);
     bool room = wf_budget_reply(j, made_of + j->out.len);
@@ -122,7 +123,7 @@ static bool has_room(wf_job *j, size_t made_of)
 static void write_choices(wf_job *j)
 {
     size_t made_of = j->reply_held;
-    for (size_t i = 0; i < j->n_choices && !j->out.failed && has_room(j, made_of); i++) {
+    for (size_t i = 0; i < j->n_choices && !j->out.failed && wf_reply_has_room(j, made_of); i++) {
         wf_choice *c = &j->choices[i];
         for (size_t t = 0; t < c->n_tokens; t++) c->generated += !c->tokens[t].prompt;
         wf_blocks_count(c, c->text ? c->text : "", c->n_text, c->tokens, c->n_tokens);
@@ -136,12 +137,16 @@ static void write_choices(wf_job *j)
         j->route->api->put_reply(c, &j->out);
         wf_blocks_free(c);
     }
-    if (!j->refusal.status) has_room(j, made_of);
+    if (!j->refusal.status) wf_reply_has_room(j, made_of);
 }
 
 void wf_reply_write(wf_job *j)
 {
     j->written = true;
+    if (j->route->api->write) {
+        j->route->api->write(j);
+        return;
+    }
     if (j->route->api->put_reply) {
         write_choices(j);
         return;

@@ -1,5 +1,5 @@
 /* routes: the table of routes, and the responses that need neither a body nor generation. */
-#include "serve/api/internal.h"
+#include "serve/api/embed.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -50,7 +50,9 @@ static void put_loaded(const wf_served *s, wf_text *out)
 {
     const struct weft_sampling *d = &s->sampling;
     wf_json_print(out, ",'root':%s,'max_model_len':%u,", s->name, s->context);
-    wf_json_print(out, s->chat.usable ? "'capabilities':['completion','chat']," : "'capabilities':['completion'],");
+    if (s->pooling) wf_json_print(out, "'capabilities':[%s],", wf_served_ranks(s) ? "score" : "embedding");
+    else
+        wf_json_print(out, s->chat.usable ? "'capabilities':['completion','chat']," : "'capabilities':['completion'],");
     wf_json_print(out, "'default_sampling':{'temperature':%.6g,'top_k':%d,'top_p':%.6g,'min_p':%.6g,",
                   (double)d->temperature, d->top_k, (double)d->top_p, (double)d->min_p);
     wf_json_print(
@@ -141,6 +143,10 @@ static const wf_route routes[] = {
     {.path = "/v1/models/", .method = "GET", .prefix = true, .answer = model_answer},
     {.path = "/v1/completions", .method = "POST", .read = wf_params_read, .api = &wf_api_openai},
     {.path = "/v1/chat/completions", .method = "POST", .read = wf_params_read, .chat = true, .api = &wf_api_openai},
+    {.path = "/v1/embeddings", .method = "POST", .read = wf_embed_read, .api = &wf_api_embeddings},
+    {.path = "/v1/score", .method = "POST", .read = wf_score_read, .api = &wf_api_score},
+    {.path = "/v1/rerank", .method = "POST", .read = wf_rerank_read, .api = &wf_api_rerank},
+    {.path = "/rerank", .method = "POST", .read = wf_rerank_read, .api = &wf_api_rerank},
     {.path = "/v1/messages", .method = "POST", .read = wf_params_read, .chat = true, .api = &wf_api_anthropic},
     {.path = "/v1/messages/count_tokens",
      .method = "POST",
@@ -151,6 +157,8 @@ static const wf_route routes[] = {
     {.path = "/v1/responses", .method = "POST", .read = wf_params_read, .chat = true, .api = &wf_api_responses},
     {.path = "/api/chat", .method = "POST", .read = wf_params_read, .chat = true, .api = &wf_api_ollama},
     {.path = "/api/generate", .method = "POST", .read = wf_params_read, .api = &wf_api_ollama},
+    {.path = "/api/embed", .method = "POST", .read = wf_ollama_embed_read, .api = &wf_api_ollama_embed},
+    {.path = "/api/embeddings", .method = "POST", .read = wf_ollama_embed_read, .api = &wf_api_ollama_embed},
     {.path = "/api/show",
      .method = "POST",
      .file_only = true,
@@ -195,7 +203,7 @@ static const char *meant(const char *path)
 
 static bool no_route(const char *path, wf_http_error *r)
 {
-    char all[320];
+    char all[400];
     size_t len = 0;
     const char *near = meant(path);
     bool base = near && !strncmp(near, "/v1/", 4);

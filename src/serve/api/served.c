@@ -51,6 +51,8 @@ bool wf_names_have(const wf_served *m, const char *name)
     return found;
 }
 
+bool wf_served_ranks(const wf_served *m) { return m->pooling && !strcmp(m->pooling, "rank"); }
+
 /* ---- what it has ----------------------------------------------------------------------------------------- */
 
 /* Says what memory holds; returns how many sequences run at the same time. */
@@ -87,11 +89,18 @@ void wf_served_publish(wf_served *m, const wf_opening *o)
     m->engine = o->engine;
     m->context = weft_engine_context(m->engine);
     m->sampling = o->sampling;
+    m->pooling = weft_engine_pooling(m->engine);
     m->max_running = take_budget(m);
+    m->max_queue = m->server->p.max_queue ? m->server->p.max_queue : m->pooling ? WF_MAX_CHOICES : WF_MAX_QUEUE;
     if (!m->n_names) name_model(m);
     wf_chat_style_find(m);
-    wf_say(m->server, "sampling of requests that do not say it: %s", o->sampling_text);
-    say_chat(m);
+    if (m->pooling)
+        wf_say(m->server, "the model gives %s, no text (pooling %s)", wf_served_ranks(m) ? "scores" : "embeddings",
+               m->pooling);
+    else {
+        wf_say(m->server, "sampling of requests that do not say it: %s", o->sampling_text);
+        say_chat(m);
+    }
     pthread_mutex_lock(&ms->lock);
     m->state = WF_SERVED_READY;
     m->bytes = o->bytes;

@@ -20,7 +20,8 @@ struct wf_served {
     const struct weft_model *model;
     struct weft_engine *engine; /* NULL: only its file is open, for the one job that has it */
     wf_chat_style chat;
-    uint32_t context, max_running; /* sequences that the engine runs at the same time */
+    const char *pooling; /* of one that gives embeddings or scores; NULL: it generates text */
+    uint32_t context, max_running, max_queue; /* sequences that the engine runs at the same time, and that may wait */
     struct weft_sampling sampling; /* of requests that do not say it */
     wf_metrics metrics;
     atomic_uint in_flight; /* sequences submitted and not done */
@@ -61,6 +62,7 @@ void wf_served_publish(wf_served *m, const wf_opening *o);
 void wf_served_admit(wf_served *m); /* those that wait for it; call it with the lock held */
 void wf_served_name(wf_served *m, const char *name, size_t len); /* one more name, made fit */
 bool wf_names_have(const wf_served *m, const char *name);
+bool wf_served_ranks(const wf_served *m); /* does it give scores? */
 /* Holds it, if it is ready, so that it stays. */
 bool wf_served_hold(wf_served *m);
 void wf_served_drop(wf_served *m, bool used); /* used: it was for a request */
