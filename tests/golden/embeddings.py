@@ -82,7 +82,7 @@ def compare(what, weft, model, rows, *options):
     got = np.array([[float(x) for x in line.split()] for line in text.splitlines()])
     want = np.array([row['embedding'] for row in rows])
     cosines = (got * want).sum(1) / np.linalg.norm(want, axis=1)  # ours have the length 1
-    say(f'{what} embeddings', got.shape == want.shape and abs(cosines - 1).max() <= NEAR and abs(np.linalg.norm(got, axis=1) - 1).max() < 1e-5,
+    say(f'{what} embeddings', got.shape == want.shape and abs(cosines - 1).max() <= NEAR and abs(np.linalg.norm(got, axis=1) - 1).max() <= NEAR,
         f'{(1 - cosines).max():.1e} from the cosine of the same')
 
 

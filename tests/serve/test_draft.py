@@ -7,7 +7,7 @@ MORE = [{"temperature": 0}, {"temperature": 0.8, "seed": 3}, {"temperature": 1, 
         {"temperature": 0.5, "seed": 5, "repetition_penalty": 1.05}, {"temperature": 0, "stop": [" red", "big"]}, {"temperature": 0, "max_tokens": 2},
         {"temperature": 0, "guided_regex": "( (a|b|ab)){30}", "max_tokens": 200}, {"temperature": 0, "ignore_eos": True, "max_tokens": 400},
         {"prompt": [5, 6, 7, 5, 6, 7, 5, 6], "temperature": 0, "echo": True, "logprobs": 1}]
-ARGS = ["--max-num-seqs", 16, "-c", 512, *serve.ONE_ROUNDING]
+ARGS = ["--max-num-seqs", 16, "-c", 512, "--deterministic"]
 
 
 def answers(server):
