@@ -14,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FAMILIES = {"Llama": ["llama"], "Qwen": ["qwen2", "qwen2moe", "qwen3", "qwen3moe"], "Gemma": ["gemma2", "gemma3"], "GPT": ["gpt2", "gpt-oss"], "Phi": ["phi3"],
             "embeddings": ["bert", "modern-bert", "nomic-bert"], "others": ["command-r", "falcon", "granite", "olmo2", "opt", "smollm3", "starcoder2"]}
 KINDS = {"llama": "SentencePiece", "gpt2": "byte-level BPE"}
-TIERS = {"BASE": "without any extension", "DOT": "for products of bytes", "MATRIX": "for vendors' matrix units"}
+TIERS = {"BASE": "without any extension", "DOT": "for products of bytes", "NEUTRAL": "for any vendor's matrix units", "MATRIX": "for NVIDIA's alone"}
 LEVELS = {"c": "plain C", "avx2": "AVX2", "avx512": "AVX-512", "amx": "AMX", "neon": "NEON", "dotprod": "int8 dot products of ARM"}
 
 
