@@ -129,16 +129,17 @@ static uint32_t intel_lanes(cl_device_id dev)
     return least == 8 || least == 16 ? (uint32_t)least : 0;
 }
 
-/* Work-items that share a matrix unit of kernels/matrix.clh; 0: none. */
+/* Work-items that share a matrix unit of kernels/matrix.clh; 0: none. NVIDIA from compute capability 8.0 by inline PTX,
+ * AMD by compiler builtins, Intel by extension. */
 static uint32_t matrix_lanes(const cl_device_ref *ref, const char *ext)
 {
     if (has_word(ext, "cl_intel_subgroup_matrix_multiply_accumulate")) return intel_lanes(ref->device);
-    if (has_word(ext, "cl_nv_device_attribute_query")) return get_number(ref->device, NV_CAPABILITY_MAJOR) >= 8 ? 32 : 0;
+    if (has_word(ext, "cl_nv_device_attribute_query"))
+        return get_number(ref->device, NV_CAPABILITY_MAJOR) >= 8 ? 32 : 0;
     return has_word(ext, "cl_amd_device_attribute_query") ? amd_lanes(ref->info.name) : 0;
 }
 
-/* A matrix unit that some kernel could reach: NVIDIA from compute capability 8.0 by inline PTX, AMD
- * by compiler builtins, Intel and ARM by extension. */
+/* A matrix unit that some kernel could reach: one of kernels/matrix.clh, or ARM's. */
 static bool has_matrix(const cl_device_ref *ref, const char *ext)
 {
     return matrix_lanes(ref, ext) || has_word(ext, "cl_arm_matrix_multiply");
