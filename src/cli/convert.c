@@ -1,7 +1,6 @@
 /* convert: a model file or folder in another storage format. */
 #include "cli/cli.h"
 
-#include <signal.h>
 #include <string.h>
 
 static void say_result(const wf_opts *o, const struct weft_convert_result *r)
@@ -34,7 +33,6 @@ static int cmd_convert(const wf_opts *o)
                                     .stop = wf_ask_interrupted,
                                     .user = o->quiet ? NULL : &bar};
     wf_catch_end(NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is an error, and leaves nothing behind */
     weft_status s = weft_convert(&p, &r);
     wf_progress_end(&bar);
     if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();

@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "pull/pull.h"
 
-#include <signal.h>
 #include <stdio.h>
 
 #define RETRIES 6
@@ -35,7 +34,6 @@ static int pull(const wf_opts *o, const char *source, char *path)
                         .user = (void *)o,
                         .nearest = wf_nearest};
     wf_catch_end(NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is an error */
     weft_status s = wf_pull(&p);
     if (s == WEFT_ERR_CANCELLED) return wf_note(o, "%s", wf_last_error()), wf_interrupted_exit();
     return s ? wf_say_error(s) : 0;

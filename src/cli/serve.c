@@ -113,6 +113,12 @@ static void on_progress(void *user, const char *what, double fraction)
 
 #define CONTEXTS 8 /* of the KV cache of one of several models: nobody knows which others there will be */
 
+/* Of the device's memory, which may be the host's. */
+static uint64_t bytes_of(const struct weft_budget *b, const struct weft_device_info *d)
+{
+    return b->weights + b->activations + b->kv + (d->own_memory ? 0 : b->kv_host);
+}
+
 static weft_status open_engine(context *c, const wf_opts *o, wf_opening *out)
 {
     struct weft_engine_params p = c->engine;
@@ -121,11 +127,11 @@ static weft_status open_engine(context *c, const wf_opts *o, wf_opening *out)
     if (!p.kv_memory) p.kv_seqs = CONTEXTS;
     if (c->limit) {
         WF_TRY(weft_device_budget(out->model, &p, &c->device, &b));
-        if (!out->room(out, b.weights + b.activations + b.kv, c->limit)) return out->status;
+        if (!out->room(out, bytes_of(&b, &c->device), c->limit)) return out->status;
     }
     WF_TRY(wf_try_engine(o, out->model, p, &out->engine));
     WF_TRY(weft_engine_budget(out->engine, &b));
-    out->bytes = b.weights + b.activations + b.kv;
+    out->bytes = bytes_of(&b, weft_engine_device(out->engine));
     if (c->limit) return WEFT_OK;
     c->device = *weft_engine_device(out->engine);
     c->limit = (uint64_t)((double)p.memory_utilization * (double)(c->device.available ? c->device.available

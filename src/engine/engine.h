@@ -213,7 +213,7 @@ struct weft_engine {
 
     pthread_mutex_t lock;
     pthread_cond_t wake, ended;    /* work for the engine; a request has ended */
-    struct weft_request *inbox;
+    struct weft_request *inbox, *inbox_last; /* the last one: only while there are some */
     bool stop;
     /* lent: another thread runs steps; resting: the engine's own waits and touches nothing */
     bool lent, resting;

@@ -113,7 +113,7 @@ weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engin
     wf_blake2b_begin(&b, sizeof e->kv_base, name, sizeof name);
     add_setting(&b, e, p);
     WF_TRY(add_windows(&b, p->attention_windows));
-    if (p->kv_disk) WF_TRY(add_weights(&b, e->model->file)); /* within a process there is one model */
+    if (p->kv_disk) WF_TRY(add_weights(&b, e->model->file)); /* each engine has a pool of its own, but files outlive it */
     wf_blake2b_end(&b, &e->kv_base);
     return WEFT_OK;
 }

@@ -177,9 +177,10 @@ static weft_status enqueue_request(struct weft_engine *e, struct weft_request *r
     pthread_mutex_lock(&e->lock);
     if (e->failed) s = wf_fail(e->failed, "the engine has failed: %s", e->failure);
     else if (e->stop) s = wf_fail(WEFT_ERR_CANCELLED, "the engine is closing");
-    struct weft_request **last = &e->inbox;
-    while (*last) last = &(*last)->next;
-    if (s == WEFT_OK) *last = r;
+    if (s == WEFT_OK) {
+        *(e->inbox ? &e->inbox_last->next : &e->inbox) = r;
+        e->inbox_last = r;
+    }
     pthread_cond_signal(&e->wake);
     pthread_mutex_unlock(&e->lock);
     return s;

@@ -1,4 +1,4 @@
-/* serve: an HTTP server for one engine, with an OpenAI-compatible API. http/ is the server, api/ what it serves.
+/* serve: an HTTP server for one model or several, with an OpenAI-compatible API. http/ is the server, api/ what it serves.
  *
  * It uses the engine only through <weft/weft.h>. One thread owns all connections: it reads requests, submits them, and
  * writes replies and streams; a few more parse bodies and write large replies. The engine's thread only appends to a

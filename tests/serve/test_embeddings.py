@@ -136,7 +136,7 @@ class Embeddings(serve.TestCase):
                 ("/v1/embeddings", {"messages": []}, "input"), ("/v1/embeddings", {"input": "a", "frob": 1}, "frob"),
                 ("/v1/embeddings", {"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens"), ("/v1/embeddings", {"input": ["a"] * 5000}, "at most"),
                 ("/api/embed", {"input": "a", "truncate": 1}, "truncate"), ("/api/embeddings", {"prompt": ["a"]}, "prompt"), ("/api/embed", {"input": 5}, "input"),
-                ("/v1/completions", {"prompt": "a"}, "embeddings"), ("/api/chat", {"messages": []}, "embeddings"), ("/infill", {}, "embeddings")):
+                ("/v1/completions", {"prompt": "a"}, "embeddings"), ("/api/chat", {"messages": [{"role": "user", "content": "a"}]}, "embeddings"), ("/infill", {}, "embeddings")):
             with self.subTest(f"{path} {fields}"):
                 r = self.s.post(path, fields)
                 self.assertEqual(r.status, 400, r.body)
@@ -210,7 +210,7 @@ class Scores(serve.TestCase):
         for path, fields, word in (
                 ("/v1/score", {}, "text_1"), ("/v1/score", {"text_1": "a"}, "text_2"), ("/v1/score", {"text_1": ["a"] * 2, "text_2": ["b"] * 3}, "as many"),
                 ("/v1/score", {"text_1": [], "text_2": "b"}, "empty"), ("/v1/score", {"text_1": 5, "text_2": "b"}, "text_1"), ("/v1/score", {"text_1": "a b " * 999, "text_2": "b"}, "context"),
-                ("/v1/score", {"text_1": "a" * 99999, "text_2": "b"}, "context"), ("/v1/score", {"text_1": "a", "text_2": "b", "use_activation": 1}, "use_activation"),
+                ("/v1/score", {"text_1": "a", "text_2": "b a " * 999}, "context"), ("/v1/rerank", {"query": "b", "documents": ["a", "b a " * 999]}, "context"), ("/v1/score", {"text_1": "a", "text_2": "b", "use_activation": 1}, "use_activation"),
                 ("/v1/rerank", {"query": "a"}, "documents"), ("/v1/rerank", {"documents": ["a"]}, "query"), ("/v1/rerank", {"query": "a", "documents": []}, "documents"),
                 ("/v1/rerank", {"query": "a", "documents": [{"text": 5}]}, "documents"), ("/v1/rerank", {"query": "a", "documents": ["b"], "top_n": 0}, "top_n"),
                 ("/v1/rerank", {"query": "a", "documents": ["b"] * 5000}, "at most"), ("/v1/embeddings", {"input": "a"}, "/v1/score"), ("/v1/completions", {"prompt": "a"}, "/v1/score")):
@@ -218,6 +218,12 @@ class Scores(serve.TestCase):
                 r = self.s.post(path, fields)
                 self.assertEqual(r.status, 400, r.body)
                 self.assertIn(word, r.error["message"])
+
+    def test_one_text_beside_many(self):
+        """Counts with each of them."""
+        r = self.s.post("/v1/score", {"text_1": "a " * 10000, "text_2": ["b"] * 500})
+        self.assertEqual(r.status, 413, r.body)
+        self.assertIn("10000500 bytes", r.error["message"])
 
 
 class Types(Scores):
@@ -272,6 +278,7 @@ class InFolder(serve.TestCase):
         for path, name, body, word in (("/v1/chat/completions", "bert", chat, "gives embeddings, no text"),
                                        ("/api/chat", "bert", {"messages": chat["messages"]}, "gives embeddings, no text"),
                                        ("/v1/completions", "bert-rank", {"prompt": "a"}, "gives scores, no text"),
+                                       ("/api/generate", "bert", {"prompt": "a"}, "gives embeddings, no text"),
                                        ("/v1/embeddings", "text", {"input": "a"}, "generates text"),
                                        ("/v1/embeddings", "bert-rank", {"input": "a"}, "it gives no embeddings"),
                                        ("/v1/score", "bert", pair, "no head"), ("/v1/rerank", "text", {"query": "a", "documents": ["b"]}, "generates text")):
@@ -280,6 +287,7 @@ class InFolder(serve.TestCase):
                 self.assertEqual(r.status, 400, r.body)
                 self.assertIn(f"the model '{name}' ", str(r.json["error"]))
                 self.assertIn(word, str(r.json["error"]))
+        self.assertEqual(s.post("/api/generate", {"model": "bert"}).json["done_reason"], "load")
         kinds = {m["id"]: m["capabilities"][0] for m in s.get("/v1/models").json["data"]}
         self.assertEqual(kinds, {"bert": "embedding", "bert-rank": "score", "text": "completion"})
         floors = [x for x in s.get("/metrics").body.decode().splitlines() if "transfer_type=" in x]

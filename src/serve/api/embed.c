@@ -36,6 +36,14 @@ bool wf_embed_whole(const wf_json *body, const char *name, double min, double ma
     return true;
 }
 
+bool wf_embed_flag(wf_job *j, const wf_json *body, const char *name, bool *out)
+{
+    const wf_json *v = wf_field(body, name);
+    if (v && !wf_json_is(v, WF_JSON_BOOL)) return wf_refuse(&j->refusal, 400, name, "%s must be true or false", name);
+    if (v) *out = wf_json_is_true(v);
+    return true;
+}
+
 bool wf_embed_fields(wf_job *j, const wf_json *body)
 {
     wf_params *p = &j->params;
@@ -67,21 +75,26 @@ static bool read_dimensions(wf_job *j, const wf_json *body)
     return wf_embed_whole(body, "dimensions", 1, most, &j->params.dimensions, &j->refusal);
 }
 
-bool wf_embed_size(wf_job *j, const char *name)
+bool wf_embed_size(wf_job *j, const char *name, wf_prompt *p)
 {
     const wf_served *s = j->served;
-    for (wf_prompt *p = j->params.prompts; p < j->params.prompts + j->params.n_prompts; p++) {
-        if (j->params.most_tokens) cut_prompt(s, j->params.most_tokens, p);
-        if (!j->params.echo) {
-            weft_free(p->text);
-            p->text = NULL, p->len = 0;
-        }
-        if (p->n <= s->context) continue;
-        j->refusal.code = "context_length_exceeded";
-        return wf_refuse(&j->refusal, 400, name,
-                         "%s has a text of %zu tokens, but the context of this server is %u tokens: send a shorter "
-                         "one, or truncate_prompt_tokens", name, p->n, s->context);
+    if (j->params.most_tokens) cut_prompt(s, j->params.most_tokens, p);
+    if (!j->params.echo) {
+        weft_free(p->text);
+        p->text = NULL, p->len = 0;
     }
+    if (p->n <= s->context) return true;
+    j->refusal.code = "context_length_exceeded";
+    return wf_refuse(&j->refusal, 400, name,
+                     "%s has a text of %zu tokens, but the context of this server is %u tokens: send a shorter one, or "
+                     "truncate_prompt_tokens", name, p->n, s->context);
+}
+
+static bool read_texts(wf_job *j, const wf_json *body, const char *name)
+{
+    if (!wf_prompts_read(j->served, wf_field(body, name), name, &j->params, &j->refusal)) return false;
+    for (size_t i = 0; i < j->params.n_prompts; i++)
+        if (!wf_embed_size(j, name, &j->params.prompts[i])) return false;
     return true;
 }
 
@@ -95,8 +108,7 @@ bool wf_embed_read(wf_job *j, const wf_json *body)
     if (!word || (strcmp(word, "float") && strcmp(word, "base64")))
         return wf_refuse(&j->refusal, 400, "encoding_format", "encoding_format must be \"float\" or \"base64\"");
     j->params.base64 = !strcmp(word, "base64");
-    return wf_prompts_read(j->served, wf_field(body, "input"), "input", &j->params, &j->refusal) &&
-           wf_embed_size(j, "input");
+    return read_texts(j, body, "input");
 }
 
 /* The older of the two has one prompt, and gives what the model does. A text that is too long is cut unless the request
@@ -105,18 +117,18 @@ bool wf_ollama_embed_read(wf_job *j, const wf_json *body)
 {
     bool older = !strcmp(j->route->path, "/api/embeddings");
     const char *name = older ? "prompt" : "input";
-    const wf_json *truncate = wf_field(body, "truncate"), *v = wf_field(body, name);
+    const wf_json *v = wf_field(body, name);
     wf_http_error *r = &j->refusal;
+    bool cuts = true;
     if (!wf_fields_check(j->server, body, WF_OF_OLLAMA_EMBED, r) || !wf_model_check(j, body, r) ||
-        !wf_embed_check(j, false) || !wf_embed_fields(j, body) || !read_dimensions(j, body))
+        !wf_embed_check(j, false) || !wf_embed_fields(j, body) || !read_dimensions(j, body) ||
+        !wf_embed_flag(j, body, "truncate", &cuts))
         return false;
-    if (truncate && !wf_json_is(truncate, WF_JSON_BOOL))
-        return wf_refuse(r, 400, "truncate", "truncate must be true or false");
     if (older && v && !wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, name, "prompt must be a string");
     if (!wf_models_keep(j, wf_field(body, "keep_alive"))) return false;
-    if (!truncate || truncate->b) j->params.most_tokens = j->served->context;
+    if (cuts) j->params.most_tokens = j->served->context;
     j->params.embed_raw = older;
-    return wf_prompts_read(j->served, v, name, &j->params, r) && wf_embed_size(j, name);
+    return read_texts(j, body, name);
 }
 
 /* ---- replies --------------------------------------------------------------------------------------------- */

@@ -18,7 +18,8 @@ void wf_ollama_put_refusal(wf_text *out, const wf_http_error *r);
 
 bool wf_embed_check(wf_job *j, bool scores); /* does the model give them? */
 bool wf_embed_fields(wf_job *j, const wf_json *body); /* those that all these requests have */
-bool wf_embed_size(wf_job *j, const char *name); /* cuts prompts, or refuses those that are too long */
+bool wf_embed_size(wf_job *j, const char *name, wf_prompt *p); /* cuts it, or refuses one that is too long */
+bool wf_embed_flag(wf_job *j, const wf_json *body, const char *name, bool *out); /* *out stays where there is none */
 /* A whole number in that range; *out stays where there is none. */
 bool wf_embed_whole(const wf_json *body, const char *name, double min, double max, int64_t *out, wf_http_error *r);
 size_t wf_embed_tokens(const wf_job *j);

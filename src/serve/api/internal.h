@@ -69,8 +69,8 @@ typedef struct wf_params {
     bool continues, told; /* the answer goes on with the last message; the request says so */
     bool closed;          /* it ends behind the last message, without a new one */
     bool rendered;        /* the prompt of a chat stays text */
-    bool embed, embed_raw, base64; /* an embedding is wanted, or a score; as the model gives it; how it is written */
-    int64_t dimensions;   /* of it, the first ones, or the best of several; 0: all */
+    bool embed, embed_raw, base64; /* an embedding is wanted, or a score; as the model gives it, without length 1 or sigmoid; how it is written */
+    int64_t dimensions;   /* of it, the first ones; of scores so many of the best (top_n); 0: all */
     size_t most_tokens;   /* longer prompts are cut to that; 0: they are refused */
     bool may_only_cache;  /* max_tokens may be 0: the prompt is computed for later ones that begin so */
     wf_text echoed;       /* members that the reply has as the request had them, each behind a comma */
@@ -241,7 +241,7 @@ enum wf_abort { WF_ABORT_NONE, WF_ABORT_GONE, WF_ABORT_TIMEOUT, WF_ABORT_SHUTDOW
 
 struct wf_job {
     wf_server *server;
-    wf_served *served; /* the model that it is for, which stays as long; NULL: none, or not yet */
+    wf_served *_Atomic served; /* the model that it is for, which stays as long; NULL: none, or not yet */
     wf_job *prev, *next;       /* in the server's list, if `listed` */
     wf_httpd_request *request; /* while `attached` */
     const struct wf_route *route;
@@ -258,7 +258,7 @@ struct wf_job {
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
     unsigned turn; /* of its client among the large bodies that wait: they come in the order of turns */
     bool listed, read;     /* read: the body has been, or need not be any more */
-    bool submits;          /* a thread submits its sequences, which compiles their grammar, or has just done so */
+    bool submits;          /* a thread submits its sequences, which are many or have a grammar to compile, or has just done so */
     bool slow;             /* a small body that takes as long to read as large ones may */
     uint64_t last_ns;      /* when reading it ends, since the server does; 0: it does not */
     uint64_t until_ns;     /* when reading a small one becomes slow; 0: never */
@@ -352,7 +352,9 @@ extern const wf_api wf_api_anthropic, wf_api_responses, wf_api_ollama, wf_api_in
 bool wf_anthropic_count(wf_job *j, wf_text *out); /* of a route, as all these */
 bool wf_ollama_tags(wf_job *j, wf_text *out);
 bool wf_ollama_ps(wf_job *j, wf_text *out);
-bool wf_ollama_unloads(const wf_job *j, const wf_json *body); /* does it ask for no more than that? */
+/* Does it ask for no more than to load the model, or to unload it? */
+bool wf_ollama_loads(const wf_job *j, const wf_json *body);
+bool wf_ollama_unloads(const wf_job *j, const wf_json *body);
 bool wf_ollama_show_read(wf_job *j, const wf_json *body);
 bool wf_ollama_show(wf_job *j, wf_text *out);
 bool wf_llama_props(wf_job *j, wf_text *out);

@@ -41,6 +41,7 @@ static void unload(wf_models *ms, wf_served *m)
     m->model = NULL;
     m->bytes = 0;
     m->leaves = m->closed = false;
+    m->keep_ns = wf_models_keep_usual(m->server); /* what a request asked for holds as long as it is loaded */
     pthread_mutex_unlock(&ms->lock);
     wf_served_free(&old);
     wf_say(m->server, "%s is unloaded", m->name);

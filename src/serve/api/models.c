@@ -19,6 +19,11 @@ static bool is_of_file(const wf_served *m, const char *file, size_t stem)
     return wf_models_stem(m->file) == stem && !strncmp(m->file, file, stem);
 }
 
+uint64_t wf_models_keep_usual(const wf_server *s)
+{
+    return s->p.sleep_idle_s ? s->p.sleep_idle_s * 1000000000ull : UINT64_MAX;
+}
+
 /* The entry of a file; a new one comes where its name belongs. NULL: there is no memory. Call it with the lock held. */
 static wf_served *entry_of(wf_server *s, const char *file)
 {
@@ -33,7 +38,7 @@ static wf_served *entry_of(wf_server *s, const char *file)
     while (*at && strcmp((*at)->name, m->name) < 0) at = &(*at)->next;
     m->server = s;
     m->here = true;
-    m->keep_ns = s->p.sleep_idle_s ? s->p.sleep_idle_s * 1000000000ull : UINT64_MAX;
+    m->keep_ns = wf_models_keep_usual(s);
     pthread_mutex_init(&m->metrics.lock, NULL);
     m->next = *at;
     return *at = m;
@@ -46,8 +51,8 @@ static void note_file(wf_server *s, const char *file, const struct stat *st, uin
     pthread_mutex_lock(&s->models.lock);
     wf_served *m = entry_of(s, file);
     if (m && !strcmp(m->file, file)) { /* of a folder and a file of one name, one */
-        m->leaves |= m->state == WF_SERVED_READY && m->changed != (int64_t)st->st_mtime;
-        m->seen = scan;
+        m->leaves |= m->state != WF_SERVED_AWAY && m->changed != (int64_t)st->st_mtime;
+        m->seen = WF_MAX(m->seen, scan); /* a slow one may end behind the next */
         m->here = true;
         m->changed = (int64_t)st->st_mtime;
         m->file_bytes = bytes;

@@ -106,13 +106,18 @@ static bool ollama_is_empty(const wf_job *j, const wf_json *body)
     return !asked || (asked->kind == (chat ? WF_JSON_LIST : WF_JSON_STRING) && !asked->n);
 }
 
+bool wf_ollama_loads(const wf_job *j, const wf_json *body)
+{
+    return j->route->api == &wf_api_ollama && ollama_is_empty(j, body);
+}
+
 bool wf_ollama_unloads(const wf_job *j, const wf_json *body)
 {
     const wf_json *keep = wf_field(body, "keep_alive");
     const char *word = wf_json_text(keep);
     bool none = (wf_json_is_number(keep) && wf_json_number(keep) == 0) ||
                 (word && *word == '0' && !word[strspn(word, "0msh")]);
-    return j->route->api == &wf_api_ollama && j->server->models.several && none && ollama_is_empty(j, body);
+    return j->server->models.several && none && wf_ollama_loads(j, body);
 }
 
 static void ollama_put_loaded(wf_job *j, const char *reason);

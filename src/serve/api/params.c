@@ -414,7 +414,7 @@ static wf_json *translate(wf_job *j, const wf_json *body)
 
 bool wf_params_read(wf_job *j, const wf_json *body)
 {
-    if (j->served->pooling) {
+    if (j->served->pooling && !wf_ollama_loads(j, body)) {
         bool ranks = wf_served_ranks(j->served);
         return wf_refuse(&j->refusal, WF_UNSUPPORTED, "model", "the model '%.80s' gives %s, no text: see %s",
                          j->served->name, ranks ? "scores" : "embeddings",

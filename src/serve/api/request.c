@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#define MANY_PROMPTS 64 /* sequences that a thread submits */
 #define DISCARD_MAX (256u << 20) /* bytes of an oversized body that are read before the reply */
 
 /* ---- may this request be answered? ----------------------------------------------------------------------- */
@@ -297,7 +298,8 @@ static void respond_to_body(wf_job *j)
     else {
         j->running = true;
         wf_job_watch(j);
-        j->submits = j->params.grammar; /* which is compiled with each sequence: others must not wait for that */
+        /* a grammar is compiled with each sequence: others must not wait for that, nor for very many of them */
+        j->submits = j->params.grammar || j->params.n_prompts > MANY_PROMPTS;
         if (j->submits) {
             wf_work_add(j);
             return;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_A_TOKEN 32 /* of a text that is a part of many pairs, far more than any has */
 
 /* ---- requests -------------------------------------------------------------------------------------------- */
 
@@ -46,17 +45,24 @@ static bool add_pair(wf_job *j, const char *name, const wf_json *first, const wf
     const wf_served *s = j->served;
     wf_prompt *to = &j->params.prompts[j->params.n_prompts++];
     size_t at = 0;
-    if (first->n > (size_t)BYTES_A_TOKEN * s->context) {
-        j->refusal.code = "context_length_exceeded";
-        return wf_refuse(&j->refusal, 400, name, "%s has %u bytes, more than the context of %u tokens has", name,
-                         first->n, s->context);
-    }
     if (weft_tokenize_pair(s->model, first->text, first->n, second->text, second->n, &to->ids, &to->n, &at))
         return wf_refuse(&j->refusal, 400, name, "%s cannot be turned into tokens: %s", name, wf_last_error());
     to->second = (uint32_t)at;
-    if (!j->params.echo) return true;
     to->len = second->n;
-    return (to->text = wf_strdup(second->text)) || wf_refuse(&j->refusal, 500, "", "out of memory");
+    if (j->params.echo && !(to->text = wf_strdup(second->text)))
+        return wf_refuse(&j->refusal, 500, "", "out of memory");
+    return wf_embed_size(j, name, to);
+}
+
+/* A text that stands beside many is as much work as many: pairs have no more bytes than a body can have. */
+static bool check_pairs(wf_job *j, const char *name, const wf_json *one, size_t n_one, const wf_json *other,
+                        size_t n_other)
+{
+    uint64_t bytes = 0, most = j->server->limits.max_body;
+    for (size_t i = 0; i < WF_MAX(n_one, n_other); i++) bytes += text_at(one, n_one, i)->n + text_at(other, n_other, i)->n;
+    return bytes <= most || wf_refuse(&j->refusal, 413, name, "the pairs of texts have %llu bytes, at most %llu are "
+                                      "possible: send fewer at a time", (unsigned long long)bytes,
+                                      (unsigned long long)most);
 }
 
 /* The first texts beside the second ones, or one of them beside all. */
@@ -70,19 +76,11 @@ static bool read_pairs(wf_job *j, const wf_json *body, const char *first, const 
                          n_one, second, n_other);
     size_t n = WF_MAX(n_one, n_other), most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)j->served->max_queue);
     if (n > most) return wf_refuse(&j->refusal, 400, second, "%zu pairs of texts, at most %zu are possible", n, most);
+    if (!check_pairs(j, second, one, n_one, other, n_other)) return false;
     if (!(j->params.prompts = wf_calloc(n, sizeof *j->params.prompts)))
         return wf_refuse(&j->refusal, 500, "", "out of memory");
     for (size_t i = 0; i < n; i++)
-        if (!add_pair(j, first, text_at(one, n_one, i), text_at(other, n_other, i))) return false;
-    return wf_embed_size(j, second);
-}
-
-static bool read_flag(wf_job *j, const wf_json *body, const char *name, bool *out)
-{
-    const wf_json *v = wf_field(body, name);
-    if (v && !wf_json_is(v, WF_JSON_BOOL))
-        return wf_refuse(&j->refusal, 400, name, "%s must be true or false", name);
-    if (v) *out = wf_json_is_true(v);
+        if (!add_pair(j, second, text_at(one, n_one, i), text_at(other, n_other, i))) return false;
     return true;
 }
 
@@ -90,7 +88,7 @@ static bool read_scored(wf_job *j, const wf_json *body, enum wf_where here)
 {
     bool activation = true;
     if (!wf_fields_check(j->server, body, here, &j->refusal) || !wf_model_check(j, body, &j->refusal) ||
-        !check_scores(j) || !wf_embed_fields(j, body) || !read_flag(j, body, "use_activation", &activation))
+        !check_scores(j) || !wf_embed_fields(j, body) || !wf_embed_flag(j, body, "use_activation", &activation))
         return false;
     j->params.embed_raw = !activation;
     return true;
@@ -104,7 +102,7 @@ bool wf_score_read(wf_job *j, const wf_json *body)
 bool wf_rerank_read(wf_job *j, const wf_json *body)
 {
     const wf_json *query = wf_field(body, "query"), *documents = wf_field(body, "documents");
-    if (!read_scored(j, body, WF_OF_RERANK) || !read_flag(j, body, "return_documents", &j->params.echo) ||
+    if (!read_scored(j, body, WF_OF_RERANK) || !wf_embed_flag(j, body, "return_documents", &j->params.echo) ||
         !wf_embed_whole(body, "top_n", 1, WF_MAX_CHOICES, &j->params.dimensions, &j->refusal))
         return false;
     if (!wf_json_is(query, WF_JSON_STRING)) return wf_refuse(&j->refusal, 400, "query", "query must be a string");

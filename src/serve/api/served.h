@@ -45,7 +45,7 @@ struct wf_served {
 };
 
 typedef struct wf_models {
-    pthread_mutex_t lock; /* inside of it only that of a job is taken, and the innermost */
+    pthread_mutex_t lock; /* inside of it only those of a job and of an engine are taken, and the innermost */
     pthread_cond_t news;  /* for the keeper */
     pthread_t keeper;
     wf_served *first, *usual; /* usual: of requests that name none; NULL: they have to */
@@ -90,6 +90,7 @@ bool wf_models_may(wf_job *j);                  /* load and unload; false: refus
 void wf_models_ask(wf_served *m, bool load);
 /* Ollama's keep_alive: seconds or a text such as "5m"; below 0: for ever. */
 bool wf_models_keep(wf_job *j, const wf_json *v);
+uint64_t wf_models_keep_usual(const wf_server *s); /* how long an idle one stays that nobody has asked to keep */
 /* Where it lies, and why this thread could not open it, without the folder. */
 void wf_keeper_path(const wf_served *m, char path[PATH_MAX]);
 const char *wf_keeper_reason(const wf_server *s);
