@@ -65,8 +65,8 @@ list() { # list TITLE WORD...
 }
 
 end() {
-    list "failed" "${broken[@]}" # again here, where a log that is cut in the middle still has them
     list "skipped" "${named[@]}"
+    list "failed" "${broken[@]}" # again, and last: a log that is cut still has its end
     echo "total $((SECONDS - began)) s"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ]
