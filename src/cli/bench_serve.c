@@ -43,21 +43,6 @@ static int read_goodput(const wf_opts *o, wf_client_params *p)
     return rc;
 }
 
-static int read_metrics(const wf_opts *o, wf_client_params *p)
-{
-    const char *text = o->load.metrics ? o->load.metrics : "ttft,tpot,itl,e2el";
-    for (const char *at = text;; at++) {
-        size_t len = strcspn(at, ",");
-        int m = wf_metric_find(at, len);
-        if (m < 0)
-            return wf_usage(o->command, "--percentile-metrics: expected some of ttft,tpot,itl,e2el,norm, got '%s'",
-                            text);
-        p->shown[m] = true;
-        at += len;
-        if (!*at) return 0;
-    }
-}
-
 static int read_dataset(const wf_opts *o, wf_client_params *p)
 {
     const char *name = o->load.dataset ? o->load.dataset : "random", *form = o->load.prompts ? o->load.prompts : "auto";
@@ -142,7 +127,6 @@ static int cmd_bench_serve(const wf_opts *o)
         if (!strchr(l->headers.v[i], ':') || strpbrk(l->headers.v[i], "\r\n"))
             return wf_usage(o->command, "--header: expected 'Name: value', got '%s'", l->headers.v[i]);
     int rc = read_goodput(o, &p);
-    if (!rc) rc = read_metrics(o, &p);
     if (!rc) rc = read_dataset(o, &p);
     if (!rc) rc = read_key(o, &key);
     if (!rc && !p.base_url && !(p.base_url = base = make_base(o))) rc = wf_say_error(WEFT_ERR_NOMEM);
@@ -203,8 +187,6 @@ static const wf_opt pace_rows[] = {
 static const WF_GROUP(pace_group, "Arrivals", pace_rows);
 
 static const wf_opt result_rows[] = {
-    {0, "percentile-metrics", "NAME,...",
-     "metrics to print, of ttft, tpot, itl, e2el, norm (default ttft,tpot,itl,e2el)", WF_OPT_TEXT, AT(load.metrics)},
     {0, "metric-percentiles", "P,...", "percentiles to print (default 99)", WF_OPT_REALS, AT(load.percentiles), 0, 100},
     {0, "goodput", "NAME:MS...",
      "also report the rate of requests that meet these limits in ms, of ttft, tpot and e2el, such as ttft:300 tpot:50",

@@ -57,7 +57,7 @@ typedef struct wf_load_opts {
         float think_s;
         uint32_t n_requests, port;
     const char *cost_on; /* a device of the cost model; NULL: found by the name of the present one */
-    const char *host, *api_key_file, *dataset, *prompts, *metrics;
+    const char *host, *api_key_file, *dataset, *prompts;
     wf_words goodput, headers;
 } wf_load_opts;
 
@@ -142,7 +142,6 @@ enum wf_opt_kind {
     WF_OPT_SEED, /* uint64_t; -1 sets wf_opts.random_seed */
     WF_OPT_SIZE, /* uint64_t bytes: 512M, 4G, 100000 */
     WF_OPT_REAL, /* float */
-    WF_OPT_ZERO, /* a flag that sets a float to 0 */
     WF_OPT_LIST, /* wf_list */
     WF_OPT_REALS, /* wf_reals; "inf" where max is infinite */
     WF_OPT_WORDS, /* wf_words */

@@ -162,7 +162,6 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
     double v;
     switch (opt->kind) {
     case WF_OPT_FLAG: *(bool *)at = true; return 0;
-    case WF_OPT_ZERO: *(float *)at = 0; return 0;
     case WF_OPT_CHOICE:
         if (!wf_choice_has(opt->arg, text, strlen(text))) return bad_value(c, opt, text);
         *(const char **)at = text;
@@ -210,7 +209,6 @@ void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap)
     case WF_OPT_U64:
     case WF_OPT_SIZE: snprintf(buf, cap, "%llu", (unsigned long long)*(const uint64_t *)at); break;
     case WF_OPT_PLACE: snprintf(buf, cap, "%s:%llu", place->path, (unsigned long long)place->bytes); break;
-    case WF_OPT_ZERO:
     case WF_OPT_REAL: snprintf(buf, cap, "%g", (double)*(const float *)at); break;
     default: wf_copy(buf, cap, "..."); /* lists */
     }
@@ -380,33 +378,10 @@ static int give_value(const wf_command *c, const wf_opt *opt, const char *text, 
     return rc;
 }
 
-/* Another option that is given and sets the same field, where one of the two sets it to 0; NULL: none. */
-static const wf_opt *find_rival(const wf_opts *o, const wf_opt *opt)
-{
-    for (size_t i = 0; i < o->n_given; i++) {
-        const wf_opt *other = o->given[i];
-        if (other != opt && other->at == opt->at && (other->kind == WF_OPT_ZERO || opt->kind == WF_OPT_ZERO))
-            return other;
-    }
-    return NULL;
-}
-
-/* As give, unless --greedy and --temp say different things. */
-static int give_without_rival(const wf_command *c, const wf_opt *opt, const char *text, wf_opts *o)
-{
-    const wf_opt *rival = find_rival(o, opt);
-    const float *at = (const float *)((const char *)o + opt->at), before = rival ? *at : 0;
-    int rc = give_value(c, opt, text, o);
-    if (rc || !rival || *at == before) return rc;
-    const wf_opt *zero = opt->kind == WF_OPT_ZERO ? opt : rival, *other = zero == opt ? rival : opt;
-    return wf_usage(c, "--%s means --%s 0, which conflicts with --%s %g: leave one of them out", zero->name,
-                    other->name, other->name, (double)(zero == opt ? before : *at));
-}
-
 /* The value of another program's option may be a part of ours. */
 static int give_part(const wf_command *c, const struct typed *t, const char *text, wf_opts *o)
 {
-    if (!t->foreign || !t->foreign->part) return give_without_rival(c, t->opt, text, o);
+    if (!t->foreign || !t->foreign->part) return give_value(c, t->opt, text, o);
     char *whole;
     if (!wf_grow(&o->own.v, o->own.n, &o->own.cap, sizeof *o->own.v) ||
         asprintf(&whole, "%s%s", t->foreign->part, text) < 0)
@@ -470,7 +445,7 @@ static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_o
     if (t.opt->arg && flag && !t.value) return give_value(c, t.opt, t.foreign->part, o);
     if (flag)
         return t.value ? wf_usage(c, "%s takes no value, got '%s'", t.name, t.value)
-                       : give_without_rival(c, t.opt, NULL, o);
+                       : give_value(c, t.opt, NULL, o);
     if (t.value) return give_part(c, &t, t.value, o);
     if (*i >= argc) return wf_usage(c, "%s needs a value: %s", t.name, t.opt->arg);
     if (is_option_word(c, argv[*i]))
@@ -510,7 +485,7 @@ int wf_opts_set(const wf_command *c, const char *name, const char *value, const 
 {
     set_in = from;
     const wf_opt *opt = wf_opts_meant(c, name);
-    int rc = !opt ? WF_EXIT_USAGE : from ? give_without_rival(c, opt, value, o) : give_value(c, opt, value, o);
+    int rc = opt ? give_value(c, opt, value, o) : WF_EXIT_USAGE;
     set_in = NULL;
     return rc;
 }

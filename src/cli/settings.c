@@ -310,16 +310,10 @@ static bool leave_out(const wf_command *c, const wf_opts *o, bool on[MOST])
     return false;
 }
 
-/* A flag without an off is another name for a value of an option. */
 static int apply_setting(const wf_command *c, const struct setting *s, const wf_opt *opt, wf_opts *o)
 {
     char from[2 * PATH_MAX];
-    bool off = !opt->arg && is_off(s->value);
-    if (off && opt->kind == WF_OPT_ZERO)
-        return bad_setting(opt->name, s->line,
-                           "%s: expected on, got '%s': it is %s, so leave the line out, or set that", opt->name,
-                           s->value, opt->help);
-    if (off) return 0;
+    if (!opt->arg && is_off(s->value)) return 0;
     setting_origin(opt->name, s->line, from, sizeof from);
     return wf_opts_set(c, opt->name, opt->arg ? s->value : NULL, from, o);
 }

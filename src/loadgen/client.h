@@ -37,7 +37,6 @@ typedef struct wf_client_params {
     float burstiness;
     uint32_t max_concurrency, n_warmups; /* 0: no limit; unmeasured requests sent first */
     /* output */
-    bool shown[WF_N_METRICS];
     const double *percentiles;
     size_t n_percentiles;
     double limit_ms[WF_N_METRICS]; /* goodput; 0: no limit */

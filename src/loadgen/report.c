@@ -58,8 +58,7 @@ void wf_report_print(const wf_client_params *p, const wf_load_stats *s)
     whole("Total input tokens:", s->n_in);
     whole("Total generated tokens:", s->n_out);
     print_rates(p, s);
-    for (int m = 0; m < WF_N_METRICS; m++)
-        if (p->shown[m]) metric(p, &s->metric[m], &wf_metric_names[m]);
+    for (int m = 0; m < WF_N_METRICS; m++) metric(p, &s->metric[m], &wf_metric_names[m]);
     centred("", '=');
 }
 

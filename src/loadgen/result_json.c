@@ -146,8 +146,7 @@ weft_status wf_result_json_save(const wf_target *t, const wf_load_run *r, const 
     date_now(date, sizeof date);
     put_setup(&o, t, date);
     put_totals(&o, s);
-    for (int m = 0; m < WF_N_METRICS; m++)
-        if (t->p->shown[m]) put_metric(&o, t->p, &s->metric[m], wf_metric_names[m].key);
+    for (int m = 0; m < WF_N_METRICS; m++) put_metric(&o, t->p, &s->metric[m], wf_metric_names[m].key);
     if (t->p->save_detailed) put_details(&o, r);
     wf_text_print(&o, "\n}\n");
     weft_status st = o.failed ? wf_fail(WEFT_ERR_NOMEM, "out of memory for the result") : write_file(t, date, &o);

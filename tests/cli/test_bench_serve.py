@@ -23,7 +23,8 @@ if "this build cannot measure servers" in cli.weft("bench", "serve", "--base-url
     print("skipped: this build has no bench serve")
     sys.exit(77)
 
-METRICS = ["Time to First Token", "Time per Output Token (excl. 1st token)", "Inter-token Latency", "End-to-end Latency"]
+METRICS = ["Time to First Token", "Time per Output Token (excl. 1st token)", "Inter-token Latency", "End-to-end Latency",
+           "Normalised Latency"]
 
 
 def bench(*args, env=None, **more):
@@ -367,7 +368,7 @@ class Misbehaving(cli.TestCase):
                                ("--request-rate", "--request-rate", "0"), ("--request-rate", "--request-rate", "1,2"),
                                ("--dataset-path", "--dataset-name", "custom"), ("--dataset-path", "--dataset-path", "x"),
                                ("--base-url and --port conflict", "--base-url", "x", "--port", "1"), ("--header", "--header", "x"),
-                               ("norm", "--percentile-metrics", "ttft,x"), ("--metric-percentiles", "--metric-percentiles", "101")):
+                               ("--metric-percentiles", "--metric-percentiles", "101")):
             self.fails(cli.USAGE, message, "bench", "serve", *args)
 
 

@@ -124,17 +124,12 @@ class Sampling(cli.TestCase):
         run = ["run", *cli.CPU, "-p", "One day", "-n", 12, "-q"]
         self.assertEqual(self.ok(*run, "--top-p", 0, "--temp", 3).out, self.ok(*run, "--greedy").out)
 
-    def test_greedy_and_a_temperature_conflict(self):
-        run = ("run", *cli.CPU, "-p", "x", "-n", 1)
-        for args in (["--greedy", "--temp", 0.7], ["--temp", 0.7, "--greedy"], ["--temperature=0.7", "--greedy"]):
-            self.fails(cli.USAGE, "--greedy means --temp 0, which conflicts with --temp 0.7: leave one of them out", *run, *args)
-        for args in (["--greedy", "--temp", 0], ["--temp", 0, "--greedy"], ["--greedy", "--greedy"], ["--temp", 0.7, "--temp", 0.8]):
-            self.ok(*run, *args)
-        with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
-            f.write("temp = 0.5\ngreedy\n")
-            f.flush()
-            self.fails(cli.USAGE, f"{f.name}:2: --greedy means --temp 0, which conflicts with --temp 0.5", *run, env={"WEFT_CONFIG": f.name})
-            self.assertIn("seed", self.ok(*run, "--temp", 0.7, env={"WEFT_CONFIG": f.name}).err)  # the command line goes before
+    def test_greedy_is_another_word(self):
+        """For a temperature of 0: the last one counts, of options and of settings."""
+        run = ("run", *cli.CPU, "-p", "One day", "-n", 1)
+        for args, drawn in ((["--greedy"], False), (["--temp", 0.7, "--greedy"], False), (["--greedy", "--temp", 0.7], True)):
+            self.assertEqual("seed" in self.ok(*run, *args).err, drawn, args)
+        self.fails(cli.USAGE, "takes no value", *run, "--greedy=1")
 
 
 if __name__ == "__main__":

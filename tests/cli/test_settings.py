@@ -81,7 +81,6 @@ class Settings(TestCase):
         for text, told in (("frob = 1", "1: there is no option 'frob'; `weft help COMMAND`"), ("\nhelp = on", "2: there is no option 'help' for all runs: it only holds where it is typed, so leave the line out\n"),
                            ("ctx-szie = 1", "1: there is no option 'ctx-szie'; did you mean ctx-size"), ("ignore-eos = perhaps", "1: ignore-eos: expected on or off, got 'perhaps'"),
                            ("profile = times", "1: profile: expected on or off, got 'times'; --profile PROFILE is an option of `weft tune` that is only set where it is typed\n"),
-                           ("greedy = false", "1: greedy: expected on, got 'false': it is the same as --temp 0, so leave the line out"),
                            ("jinja = off", "1: jinja: expected on, got 'off': weft always does it"), ("metrics = perhaps", "1: metrics: expected on, got 'perhaps'"),
                            ("\r\nngl = 0", "2: ngl: weft puts all layers on one device"), ("--num_gpu_blocks_override 9", "1: num_gpu_blocks_override: `weft serve` takes"),
                            ("temp = hot", "1: --temp: expected a number from 0 to 100, got 'hot'"), ("temperature = hot # or not", "1: --temp: expected a number from 0 to 100, got 'hot'"),

@@ -240,7 +240,7 @@ class OtherPrograms(cli.TestCase):
                 self.fails(USAGE, f"{word}: weft calls it --{ours}, an option of `weft ", *stranger.split(), word, 1)
 
     def test_parts(self):
-        """Values of --allow by other names, with and without one of their own."""
+        """Values of --allow and --temp by other names, with and without one of their own."""
         for word, part in self.each("PART"):
             if part == "-hf:":
                 self.fails(USAGE, f"{word} needs a value: FILE", "run", word)  # test_pull.py does it
@@ -248,7 +248,8 @@ class OtherPrograms(cli.TestCase):
             self.fails(USAGE, f"{word} needs a value: WHAT" if part[-1] == "=" else f"{word} takes no value", "serve", word if part[-1] == "=" else word + "=1")
             self.fails(USAGE, "unexpected argument 'b'", "serve", "a", "b", *([word, "x"] if part[-1] == "=" else [word]))
             r = self.ok("config", env={"WEFT_CONFIG": "allow.conf"}, cwd=self.conf(word[2:] + (" = x" if part[-1] == "=" else "")))
-            self.assertIn(f"\nallow = {part}{'x' if part[-1] == '=' else ''}  # ", r.text)
+            name = "temp" if word == "--greedy" else "allow"
+            self.assertIn(f"\n{name} = {part}{'x' if part[-1] == '=' else ''}  # ", r.text)
 
     def conf(self, line):
         folder = tempfile.TemporaryDirectory()
