@@ -86,7 +86,7 @@ weft_status wf_cl_variant_source(wf_dev *base, const wf_call *c, int variant, ch
     cl_launch l;
     char options[1024];
     if (!configure_variant(&d->ref.caps, v, c, &l) && !configure_variant(&all, v, c, &l)) return WEFT_ERR_UNSUPPORTED;
-    char *text = wf_cl_compose(v, &l);
+    char *text = wf_cl_compose(&(cl_quirks){0}, v, &l);
     if (!text) return WEFT_ERR_NOMEM;
     wf_cl_options(&d->ref.quirks, &l, options, sizeof options);
     weft_status s = with_options(text, options, out);

@@ -62,6 +62,7 @@ typedef struct cl_quirks {
     bool no_kernel_limit;  /* CL_KERNEL_WORK_GROUP_SIZE is wrong; reqd_work_group_size is kept */
     bool fma;              /* rounds a * b + c now once, now twice: say fma() */
     bool skip;             /* do not list the device */
+    bool rolled;           /* kernels for GPUs: its compiler decides which loops are unrolled */
     uint32_t most_items;   /* of a launch that needs no other program than smaller ones do; 0: any number */
 } cl_quirks;
 
@@ -284,10 +285,9 @@ char *wf_cl_attention_ptx(const int32_t knob[5], int32_t head_dim);
 
 /* ---- source.c: the text of a program ------------------------------------------------------------------- */
 
-/* What the compiler gets for a launch: the kernel with the parts that it includes in their places, or generated PTX.
- * malloc'ed;
- * NULL with the error set. */
-char *wf_cl_compose(const cl_variant *v, const cl_launch *l);
+/* What the compiler of a device with these quirks gets for a launch: the kernel with the parts that it includes in their
+ * places, or generated PTX. malloc'ed; NULL with the error set. */
+char *wf_cl_compose(const cl_quirks *quirks, const cl_variant *v, const cl_launch *l);
 /* Its options: the launch's knobs, and what the driver wants. */
 void wf_cl_options(const cl_quirks *quirks, const cl_launch *l, char *buf, size_t cap);
 bool wf_cl_has_format(const char *wtype); /* is there a kernels/quant file for it? */

@@ -57,7 +57,7 @@ static void note_call(pass *p, const wf_call *c)
     const cl_variant *v = wf_cl_variant_at(c->op, c->variant);
     if (!v || !wf_cl_configure(p->d, c->variant, c, &l) || is_known(p, c, v, &l)) return;
     if (!wf_grow(&p->jobs, p->n, &p->cap, sizeof *p->jobs)) return;
-    job j = {.source = wf_cl_compose(v, &l)};
+    job j = {.source = wf_cl_compose(&p->d->ref.quirks, v, &l)};
     wf_cl_kernel_describe(&j.kern, v, &l);
     wf_cl_options(&p->d->ref.quirks, &l, j.options, sizeof j.options);
     if (j.source) j.key = wf_cl_key(&p->d->ref.info, j.source, j.options);

@@ -166,7 +166,7 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
     uint32_t before = d->n_built;
     uint64_t began = wf_now_ns();
     cl_kern *k = wf_calloc(1, sizeof *k);
-    char *source = k ? wf_cl_compose(v, l) : NULL;
+    char *source = k ? wf_cl_compose(&d->ref.quirks, v, l) : NULL;
     weft_status st = source ? WEFT_OK : WEFT_ERR_NOMEM;
     wf_cl_options(&d->ref.quirks, l, options, sizeof options);
     if (st == WEFT_OK) st = get_program(d, source, options, k);

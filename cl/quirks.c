@@ -25,8 +25,8 @@ static const row rows[] = {
      "contracts a * b + c where it masks the last work-items, and not elsewhere, whatever FP_CONTRACT says"},
     {"NVIDIA CUDA", "", "", {.options = "", .no_kernel_limit = true},
      "gives 256 work-items as the limit of kernels that require more, and runs them"},
-    {"Portable Computing Language", "", "", {.options = "", .most_items = 65535},
-     "compiles a kernel once more for launches of more work-items"},
+    {"Portable Computing Language", "", "", {.options = "", .rolled = true, .most_items = 65535},
+     "compiles a kernel once more for launches of more work-items, and for seconds what is unrolled for a GPU's registers"},
 };
 
 cl_quirks wf_cl_quirks(const struct weft_device_info *info)
@@ -44,6 +44,7 @@ cl_quirks wf_cl_quirks(const struct weft_device_info *info)
         q.no_kernel_limit |= r->q.no_kernel_limit;
         q.fma |= r->q.fma;
         q.skip |= r->q.skip;
+        q.rolled |= r->q.rolled;
         if (r->q.most_items) q.most_items = r->q.most_items;
     }
     return q;

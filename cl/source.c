@@ -85,7 +85,22 @@ static int32_t knob_of(const cl_launch *l, const char *name)
     return l->knob[i].value;
 }
 
-char *wf_cl_compose(const cl_variant *v, const cl_launch *l)
+/* The same text without what it says of unrolling, line by line as before. */
+static char *let_compiler_unroll(char *text)
+{
+    static const char *const said[] = {"#pragma unroll\n", "_Pragma(\"unroll\")"};
+    for (size_t i = 0; text && i < WF_LEN(said); i++)
+        for (char *p = text; (p = strstr(p, said[i]));) memset(p, ' ', strcspn(said[i], "\n"));
+    return text;
+}
+
+static bool is_for_processors(const cl_variant *v)
+{
+    size_t n = strlen(v->family);
+    return n > 5 && !strcmp(v->family + n - 5, "_host");
+}
+
+char *wf_cl_compose(const cl_quirks *quirks, const cl_variant *v, const cl_launch *l)
 {
     char name[64];
     if (!strcmp(v->family, "gemm_wgmma")) {
@@ -109,7 +124,7 @@ char *wf_cl_compose(const cl_variant *v, const cl_launch *l)
         return wf_fail(WEFT_ERR_INTERNAL, "no source of %s, or of a part that it includes", name), NULL;
     text filled = {.s = wf_calloc(t.n + 1, 1), .wtype = t.wtype};
     if (filled.s) add_lines(&filled, kernel);
-    return filled.s;
+    return quirks->rolled && !is_for_processors(v) ? let_compiler_unroll(filled.s) : filled.s;
 }
 
 void wf_cl_options(const cl_quirks *quirks, const cl_launch *l, char *buf, size_t cap)

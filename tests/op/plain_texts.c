@@ -62,7 +62,7 @@ static bool write_program(const char *folder, const struct simulated *d, const c
     if (!v->configure(&d->caps, v, c, 0, &l)) return false;
     snprintf(path, sizeof path, "%s/%s-%s-%s.cl", folder, d->name, name, of);
     FILE *f = fopen(path, "w");
-    char *text = wf_cl_compose(v, &l);
+    char *text = wf_cl_compose(&(cl_quirks){0}, v, &l);
     if (!f || !text || fputs(text, f) < 0 || fclose(f)) exit(1);
     free(text);
     wf_cl_options(&(cl_quirks){.options = ""}, &l, options, sizeof options);
