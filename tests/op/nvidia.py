@@ -183,7 +183,7 @@ def buffer(a):
 
 
 def composed(folder, name, seen, w_type):
-    """The text of a file with those that it includes, each once; without common.clh, which stays as it is, and nvidia.clh."""
+    """The text of a file with those that it includes and that were not seen before, each once."""
     seen.add(name)
     text = open(f"{folder}/{name}").read().split("*/", 1)[1]
 
@@ -195,8 +195,9 @@ def composed(folder, name, seen, w_type):
 
 
 def built(folder, family, group, knobs, w_type="f16"):
-    kernel = composed(folder, f"{family}.cl", {"common.clh", "nvidia.clh"}, w_type)
-    source = open(f"{folder}/common.clh").read() + "#define WF_NVIDIA\n" + emulated(kernel)
+    seen = {"nvidia.clh"}
+    source = composed(folder, "common.clh", seen, w_type) + "#define WF_NVIDIA\n"
+    source += emulated(composed(folder, f"{family}.cl", seen, w_type))
     knobs = {"ACT": 32 if knobs.get("NORM") else 16, **knobs}
     options = ["-cl-std=CL1.2", f"-DWG={group}"] + [f"-D{a}={b}" for a, b in knobs.items()]
     return getattr(cl.Program(QUEUE.context, source).build(options), family)
