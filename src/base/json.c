@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define INDEXED   8 /* members; more of them get a hash table, which lies behind them */
 #define MAX_BLOCK (1u << 20)
@@ -487,16 +488,30 @@ weft_status wf_json_load(const char *text, size_t len, const char *name, unsigne
     return wf_fail(WEFT_ERR_FORMAT, "%s: bad JSON in line %zu, column %zu: %s", name, e.line, e.column, e.text);
 }
 
-weft_status wf_json_load_file(const char *path, size_t max, wf_json **out)
+static weft_status load_file(const char *path, size_t max, unsigned flags, wf_json **out)
 {
     char *text = NULL;
     size_t len;
     *out = NULL;
     WF_TRY(wf_need_regular(path));
     WF_TRY(wf_read_file(path, max, &text, &len));
-    weft_status s = wf_json_load(text, len, path, WF_JSON_UNIQUE | WF_JSON_AN_OBJECT, out);
+    weft_status s = wf_json_load(text, len, path, WF_JSON_UNIQUE | flags, out);
     free(text);
     return s;
+}
+
+weft_status wf_json_load_file(const char *path, size_t max, wf_json **out)
+{
+    return load_file(path, max, WF_JSON_AN_OBJECT, out);
+}
+
+weft_status wf_json_load_of(const char *folder, const char *name, size_t max, unsigned flags, wf_json **out)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    *out = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return lstat(path, &st) ? WEFT_OK : load_file(path, max, flags, out);
 }
 
 /* ---- values ---------------------------------------------------------------------------------------- */

@@ -78,6 +78,8 @@ void wf_json_free(wf_json *root);
 weft_status wf_json_load(const char *text, size_t len, const char *name, unsigned flags, wf_json **out);
 /* An object in a regular file of at most max bytes, in which no key comes twice. */
 weft_status wf_json_load_file(const char *path, size_t max, wf_json **out);
+/* The same of a file of a folder, with flags beside WF_JSON_UNIQUE; *out NULL: there is no such file. */
+weft_status wf_json_load_of(const char *folder, const char *name, size_t max, unsigned flags, wf_json **out);
 
 /* ---- values -------------------------------------------------------------------------------------- */
 

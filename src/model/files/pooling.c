@@ -8,24 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MOST (1u << 20) /* bytes of such a file */
-
-static weft_status load(const wf_gguf *g, const char *folder, const char *name, wf_json **out)
-{
-    char path[PATH_MAX], *text = NULL;
-    struct stat st;
-    size_t len;
-    *out = NULL;
-    snprintf(path, sizeof path, "%s/%s%s%s", g->path, folder, *folder ? "/" : "", name);
-    if (lstat(path, &st)) return WEFT_OK;
-    WF_TRY(wf_need_regular(path));
-    WF_TRY(wf_read_file(path, MOST, &text, &len));
-    weft_status s = wf_json_load(text, len, path, WF_JSON_UNIQUE, out);
-    free(text);
-    return s;
-}
 
 /* The newer form names it; in the older one each has a key, of which one is true. */
 static weft_status read_mode(const wf_json *o, enum wf_pooling *out)
@@ -58,7 +42,9 @@ static weft_status read_mode(const wf_json *o, enum wf_pooling *out)
 static weft_status read_module(const wf_gguf *g, const char *folder, enum wf_pooling *out)
 {
     wf_json *o;
-    WF_TRY(load(g, folder, "config.json", &o));
+    char name[NAME_MAX + sizeof "/config.json"];
+    snprintf(name, sizeof name, "%s/config.json", folder);
+    WF_TRY(wf_json_load_of(g->path, name, MOST, WF_JSON_AN_OBJECT, &o));
     weft_status s = o ? read_mode(o, out) : WEFT_OK;
     wf_json_free(o);
     return s ? wf_fail_context(s, "%s/%s/config.json", g->path, folder) : WEFT_OK;
@@ -86,7 +72,9 @@ weft_status wf_folder_pooling(wf_gguf *g, const char *arch, const char *class, b
     enum wf_pooling pooling = WF_POOLING_NONE;
     wf_json *modules;
     char key[96];
-    WF_TRY(load(g, "", "modules.json", &modules));
+    WF_TRY(wf_json_load_of(g->path, "modules.json", MOST, 0, &modules));
+    if (modules && !wf_json_is(modules, WF_JSON_LIST))
+        return wf_json_free(modules), wf_fail(WEFT_ERR_FORMAT, "modules.json is no list");
     weft_status s = modules ? read_modules(g, modules, &pooling) : read_module(g, "1_Pooling", &pooling);
     wf_json_free(modules);
     WF_TRY(s);

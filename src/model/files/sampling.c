@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_CONFIG (1u << 20)
 #define AT(field)  offsetof(struct weft_sampling, field)
@@ -94,12 +93,8 @@ static weft_status copy_rows(wf_gguf *g, const wf_json *config)
 
 weft_status wf_sampling_of_folder(wf_gguf *g)
 {
-    char path[PATH_MAX];
-    struct stat st;
     wf_json *config;
-    snprintf(path, sizeof path, "%s/generation_config.json", g->path);
-    if (lstat(path, &st)) return WEFT_OK;
-    WF_TRY(wf_json_load_file(path, MAX_CONFIG, &config));
+    WF_TRY(wf_json_load_of(g->path, "generation_config.json", MAX_CONFIG, WF_JSON_AN_OBJECT, &config));
     weft_status s = copy_rows(g, config);
     wf_json_free(config);
     return s;
