@@ -326,7 +326,8 @@ enum weft_text_flags {
 WEFT_API enum weft_status weft_tokenize(const struct weft_model *m, const char *text, size_t len,
                                         unsigned flags, int32_t **ids, size_t *n);
 /* A pair of texts, as models that score them have it, with the tokens around and between; *second: where the second one
- * begins. The rest as of weft_tokenize. WEFT_ERR_UNSUPPORTED: the tokenizer has no token for the end of a text. */
+ * begins, 0 if its tokens are of no other type. The rest as of weft_tokenize. WEFT_ERR_UNSUPPORTED: the tokenizer has
+ * no token for the end of a text, or makes pairs that weft does not. */
 WEFT_API enum weft_status weft_tokenize_pair(const struct weft_model *m, const char *first, size_t first_len,
                                              const char *text, size_t len, int32_t **ids, size_t *n, size_t *second);
 /* The reverse. *text is allocated (free it with weft_free) and NUL-terminated; *len does not count the NUL.

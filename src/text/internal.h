@@ -98,8 +98,8 @@ weft_status wf_json_bpe(const wf_tokenizer *, const char *piece, size_t len, boo
 /* json_around.c: of src, which has its json. */
 weft_status wf_json_read_decoder(wf_vocab_src *src, const struct wf_json *o);
 weft_status wf_json_read_processor(wf_vocab_src *src, const struct wf_json *o);
-/* wordpiece.c: of one piece, which is a word. */
-weft_status wf_json_word_pieces(const wf_tokenizer *, const char *piece, size_t len, wf_ids *out);
+/* wordpiece.c: of one piece, which is a word. steps: for wf_stop_asked. */
+weft_status wf_json_word_pieces(const wf_tokenizer *, const char *piece, size_t len, size_t *steps, wf_ids *out);
 /* Reads a folder's vocabulary and calls fn, which owns src->json from then on; the rest of src is valid during the
  * call. n_vocab: rows of the embedding table; 0: unknown. */
 typedef weft_status (*wf_vocab_fn)(void *user, const wf_vocab_src *src);
@@ -134,7 +134,8 @@ struct wf_tokenizer {
     int32_t bos, eos, unk;
     bool add_bos, add_eos, add_space_prefix, ignore_merges;
     enum wf_prepend prepend; /* spm only */
-    uint8_t between;       /* eos between the texts of a pair */
+    uint8_t between;       /* eos between the texts of a pair, or WF_NO_PAIRS */
+    bool one_type;         /* of the tokens of a pair */
     uint8_t *eog;          /* [n_tokens] */
     wf_specials user, all; /* user-defined tokens; these and control tokens */
 

@@ -97,18 +97,37 @@ static weft_status special_of(const wf_json *processor, const wf_json *item, int
     return WEFT_OK;
 }
 
-/* What stands between the texts of a pair: ends of the first one. */
+typedef struct pair { /* of texts, as far as it is read */
+    int texts, begins, ends[2];
+    int64_t type; /* of the tokens of the second one */
+    bool known;   /* it is what wf_tokenize_pair makes */
+} pair;
+
+static void read_pair_item(const wf_vocab_src *src, const wf_json *o, const wf_json *item, pair *p)
+{
+    const wf_json *text = wf_json_get(item, "Sequence"), *part = text ? text : wf_json_get(item, "SpecialToken");
+    const char *name = wf_json_text(wf_json_get(text, "id"));
+    int64_t type = wf_json_int(wf_json_get(part, "type_id"));
+    int32_t id = -1;
+    if (text) p->known &= p->texts < 2 && name && !strcmp(name, p->texts++ ? "B" : "A");
+    else p->known &= !special_of(o, item, &id) && id >= 0 && id == (p->texts ? src->eos : src->bos);
+    if (!p->known) return;
+    if (!text) ++*(p->texts ? &p->ends[p->texts - 1] : &p->begins);
+    if (p->texts == 2 && text) p->type = type;
+    p->known &= type == (p->texts == 2 ? p->type : 0) && (type == 0 || type == 1);
+}
+
+/* A tokenizer that makes other pairs has none, and is of use without. */
 static weft_status read_pair(wf_vocab_src *src, const wf_json *o)
 {
+    enum { MOST = 8 };
     const wf_json *items;
-    int texts = 0;
+    pair p = {.known = true};
     WF_TRY(wf_json_array(o, "pair", &items));
-    WF_JSON_EACH(item, items) {
-        int32_t id;
-        WF_TRY(special_of(o, item, &id));
-        texts += id < 0;
-        src->between += texts == 1 && id >= 0 && id == src->eos && src->between < 8;
-    }
+    WF_JSON_EACH(item, items) read_pair_item(src, o, item, &p);
+    bool ends = p.texts == 2 && p.ends[0] >= 1 && p.ends[0] <= MOST && p.ends[1] == 1;
+    src->between = p.known && ends && p.begins == src->add_bos ? (uint8_t)p.ends[0] : WF_NO_PAIRS;
+    src->one_type = !p.type;
     return WEFT_OK;
 }
 
@@ -142,7 +161,7 @@ static weft_status read_ends(wf_vocab_src *src, const wf_json *o, uint8_t betwee
     for (size_t i = 0; i < WF_LEN(ids); i++)
         if (!wf_json_is(ids[i], WF_JSON_INT) || wf_json_int(ids[i]) < 0 || wf_json_int(ids[i]) >= src->n_tokens)
             return wf_fail(WEFT_ERR_FORMAT, "the post-processor does not name the ids of 'cls' and 'sep'");
-    src->add_bos = src->add_eos = 1, src->between = between;
+    src->add_bos = src->add_eos = 1, src->between = between, src->one_type = between == 2;
     src->bos = (int32_t)wf_json_int(first), src->eos = (int32_t)wf_json_int(last);
     return WEFT_OK;
 }

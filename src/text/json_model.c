@@ -117,14 +117,14 @@ static weft_status push_cut(const wf_tokenizer *t, const char *p, size_t len, co
     return s;
 }
 
-static weft_status encode_unigram(const wf_tokenizer *t, const char *p, size_t len, wf_ids *out)
+static weft_status encode_unigram(const wf_tokenizer *t, const char *p, size_t len, size_t *steps, wf_ids *out)
 {
     best *b = wf_calloc(len + 1, sizeof *b);
     if (!b) return WEFT_ERR_NOMEM;
     weft_status s = WEFT_OK;
-    for (size_t at = 0, n, steps = 0; at < len && !s; at += n) {
+    for (size_t at = 0, n; at < len && !s; at += n) {
         n = WF_MAX(wf_utf8_len(p + at, len - at), (size_t)1);
-        s = wf_stop_asked(&steps);
+        s = wf_stop_asked(steps);
         extend(t, p, len, at, n, b);
     }
     if (!s) s = push_cut(t, p, len, b, out);
@@ -132,7 +132,7 @@ static weft_status encode_unigram(const wf_tokenizer *t, const char *p, size_t l
     return s;
 }
 
-/* ---- both --------------------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------------------- */
 
 static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t len, size_t head, wf_ids *out)
 {
@@ -142,8 +142,8 @@ static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t l
     for (size_t i = 0; i < pieces.n && !s; i++) {
         const char *p = m.text = pieces.text.data + pieces.v[i].begin;
         size_t n = pieces.v[i].end - pieces.v[i].begin;
-        s = t->json->unigram  ? encode_unigram(t, p, n, out)
-            : t->json->inside ? wf_json_word_pieces(t, p, n, out)
+        s = t->json->unigram  ? encode_unigram(t, p, n, &m.n_steps, out)
+            : t->json->inside ? wf_json_word_pieces(t, p, n, &m.n_steps, out)
                               : encode_bpe(&m, p, n, t->ignore_merges, out);
     }
     wf_merger_free(&m);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_FILE   (256u << 20)
 #define MAX_TOKENS (1u << 22)
@@ -28,24 +27,16 @@ typedef struct reader {
 
 /* ---- files ---------------------------------------------------------------------------------------- */
 
-static bool is_there(const reader *r, const char *name, char path[PATH_MAX])
-{
-    struct stat st;
-    snprintf(path, PATH_MAX, "%s/%s", r->folder, name);
-    return !lstat(path, &st);
-}
-
 static weft_status load(const reader *r, const char *name, wf_json **out)
 {
-    char path[PATH_MAX];
-    return is_there(r, name, path) ? wf_json_load_file(path, MAX_FILE, out) : WEFT_OK;
+    return wf_json_load_of(r->folder, name, MAX_FILE, WF_JSON_AN_OBJECT, out);
 }
 
 static weft_status load_all(reader *r)
 {
-    char path[PATH_MAX];
     WF_TRY(load(r, "tokenizer.json", &r->root));
-    if (!r->root && !is_there(r, "config.json", path))
+    WF_TRY(load(r, "config.json", &r->model_config));
+    if (!r->root && !r->model_config)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "there is neither config.json nor tokenizer.json, so it is not the folder of a model");
     if (!r->root)
@@ -54,8 +45,7 @@ static weft_status load_all(reader *r)
             "there is no tokenizer.json, which weft reads in place of tokenizer.model; transformers writes it: "
             "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
     WF_TRY(load(r, "tokenizer_config.json", &r->config));
-    WF_TRY(load(r, "generation_config.json", &r->generation));
-    return load(r, "config.json", &r->model_config);
+    return load(r, "generation_config.json", &r->generation);
 }
 
 /* ---- vocabulary ------------------------------------------------------------------------------------- */
@@ -321,6 +311,7 @@ static weft_status read_flags(reader *r)
     WF_TRY(wf_json_bool(r->config, "add_bos_token", &bos));
     WF_TRY(wf_json_bool(r->config, "add_eos_token", &eos));
     r->src.add_bos = bos && r->src.bos >= 0, r->src.add_eos = eos && r->src.eos >= 0;
+    if (r->src.add_bos) r->src.between = WF_NO_PAIRS; /* the second text has one, too */
     return WEFT_OK;
 }
 

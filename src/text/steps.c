@@ -173,29 +173,43 @@ static size_t grapheme_at(const char *text, size_t len)
     return at;
 }
 
-/* As the library does, a short one with its marks first, then each character for itself. */
-static weft_status map_chars(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
-{
-    enum { SHORT = 5 };
-    for (size_t at = 0, end; at < len; at = end) {
-        size_t n, made;
-        end = at + grapheme_at(text + at, len - at);
-        const char *to = end - at > SHORT ? NULL : wf_charmap_find(s, text + at, end - at, &made);
-        if (to) WF_TRY(put_from(o, to, made, end, head));
-        for (size_t i = at; !to && i < end; i += n) {
-            n = wf_head_of(text + i, end - i);
-            const char *one = wf_charmap_find(s, text + i, n, &made);
-            WF_TRY(put_from(o, one ? one : text + i, one ? made : n, i + n, head));
-        }
-    }
-    return WEFT_OK;
-}
-
 static size_t count_chars(const char *text, size_t len)
 {
     size_t n = 0;
     for (size_t i = 0; i < len; i += WF_MAX(wf_utf8_len(text + i, len - i), (size_t)1)) n++;
     return n;
+}
+
+/* What n_old characters became, of which the first *left are the head: each stands for one of them, and those that are
+ * more for the last one. Where text begins with what becomes nothing, what follows stands in its place. */
+static weft_status put_mapped(wf_pieces *o, const char *to, size_t made, size_t n_old, size_t *left)
+{
+    for (size_t i = 0, k = 0, n; i < made; i += n, k++) {
+        n = wf_head_of(to + i, made - i);
+        WF_TRY(put(o, to + i, n));
+        if (WF_MIN(k, n_old - 1) < *left) o->head = o->text.len;
+    }
+    if (o->text.len) *left -= WF_MIN(*left, n_old);
+    return WEFT_OK;
+}
+
+/* As the library does, a short one with its marks first, then each character for itself. */
+static weft_status map_chars(const wf_step *s, const char *text, size_t len, size_t head, wf_pieces *o)
+{
+    enum { SHORT = 5 };
+    size_t left = count_chars(text, head);
+    for (size_t at = 0, end; at < len; at = end) {
+        size_t n, made;
+        end = at + grapheme_at(text + at, len - at);
+        const char *to = end - at > SHORT ? NULL : wf_charmap_find(s, text + at, end - at, &made);
+        if (to) WF_TRY(put_mapped(o, to, made, count_chars(text + at, end - at), &left));
+        for (size_t i = at; !to && i < end; i += n) {
+            n = wf_head_of(text + i, end - i);
+            const char *one = wf_charmap_find(s, text + i, n, &made);
+            WF_TRY(put_mapped(o, one ? one : text + i, one ? made : n, 1, &left));
+        }
+    }
+    return WEFT_OK;
 }
 
 /* The head has as many characters as it would have alone: one that joins it from behind becomes a part of its last one.

@@ -3,7 +3,8 @@
  * A tokenizer is read from a GGUF vocabulary or a tokenizer.json and read-only afterwards, so any thread may use it.
  * There are three kinds, one file each: spm.c (tokenizer.ggml.model = "llama", SentencePiece's BPE by score), bpe.c
  * ("gpt2", byte-level BPE by merge rank after a split by pattern) and json_model.c (what a tokenizer.json
- * describes, and "gemma4"). The table of GGUF's kinds is in tokenizer.c, the table of patterns in pretokenize.c. */
+ * describes, and "gemma4", "bert" and "t5", which are put in its words). The table of GGUF's kinds is in tokenizer.c,
+ * the table of patterns in pretokenize.c. */
 #ifndef WF_TEXT_H
 #define WF_TEXT_H
 
@@ -32,6 +33,7 @@ wf_vocab_merge wf_merge_of(const char *text, size_t len); /* "left right", as in
 /* Where add_space_prefix puts its space: before every part of the text between special tokens, as GGUF's kind does; or,
  * as a tokenizer.json may say, before those parts, or the first one, that do not begin with a space. */
 enum wf_prepend { WF_PREPEND_EVERY, WF_PREPEND_ALWAYS, WF_PREPEND_FIRST };
+#define WF_NO_PAIRS 255 /* as `between`: the file makes pairs that weft does not */
 typedef struct wf_vocab_src {
     const char *model; /* "llama", "gpt2" */
     const char *pre;   /* tokenizer.ggml.pre or "" */
@@ -45,6 +47,7 @@ typedef struct wf_vocab_src {
     int8_t add_bos, add_eos, add_space_prefix, ignore_merges; /* 1, 0, or -1: the kind's default */
     enum wf_prepend prepend;         /* of "llama" */
     uint8_t between;                 /* eos between the texts of a pair; 0: one */
+    bool one_type;                   /* the second one has no type of token of its own */
     struct wf_json_model *json;      /* of a tokenizer.json; internal.h */
 } wf_vocab_src;
 
@@ -75,11 +78,11 @@ weft_status wf_tokenize_around(const wf_tokenizer *, const char *text, size_t le
 /* As weft_tokenize_pair. */
 weft_status wf_tokenize_pair(const wf_tokenizer *, const char *first, size_t first_len, const char *text, size_t len,
                              int32_t **ids, size_t *n, size_t *second);
+/* The reverse of wf_tokenize. Drops the first space if add_space_prefix added it. */
 weft_status wf_detokenize(const wf_tokenizer *, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len);
 /* Writes the text of one token in the middle of a text to buf (at most cap bytes). Returns its full length; 0: id out
  * of range. */
 size_t wf_token_piece(const wf_tokenizer *, int32_t id, unsigned flags, char *buf, size_t cap);
-/* The reverse of wf_tokenize. Drops the first space if add_space_prefix added it. */
 bool wf_token_is_eog(const wf_tokenizer *, int32_t id);     /* eos, eot, eom, and tokens with known end-of-turn texts */
 bool wf_token_is_control(const wf_tokenizer *, int32_t id);
 int32_t wf_token_bos(const wf_tokenizer *);                 /* -1: none */
@@ -88,7 +91,8 @@ bool wf_token_adds_bos(const wf_tokenizer *);
 /* Does plain text get a leading space? Then text generated from an empty prompt starts with a space to drop. */
 bool wf_token_adds_space(const wf_tokenizer *);
 uint32_t wf_token_count(const wf_tokenizer *);
-/* Most bytes of text that one token stands for; 0: no limit, because bytes without a token are dropped. */
+/* Most bytes of text that one token stands for; 0: no limit, because bytes without a token are dropped, or a word that
+ * is not known becomes one, or text becomes shorter before it is cut. */
 uint32_t wf_token_longest(const wf_tokenizer *);
 
 /* A conversation as text. Only what the template itself wrote may become control tokens. */

@@ -1,4 +1,4 @@
-/* tokenizer: the table of kinds, and what both kinds share: the tables of a vocabulary, special tokens, tokens that end
+/* tokenizer: the table of kinds, and what all kinds share: the tables of a vocabulary, special tokens, tokens that end
  * generation, and conversion from text to ids and back, except for the kind's own part. */
 #include "text/internal.h"
 
@@ -180,7 +180,7 @@ static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
     t->bos = src->bos, t->eos = src->eos, t->unk = src->unk;
     t->add_bos = src->add_bos < 0 ? t->kind->add_bos && src->bos >= 0 : src->add_bos;
     t->add_eos = src->add_eos > 0;
-    t->between = WF_MAX(src->between, (uint8_t)1);
+    t->between = WF_MAX(src->between, (uint8_t)1), t->one_type = src->one_type;
     t->add_space_prefix = src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
     t->prepend = src->prepend;
     memset(t->byte_id, -1, sizeof t->byte_id);
@@ -379,11 +379,14 @@ weft_status wf_tokenize_pair(const wf_tokenizer *t, const char *first, size_t fi
     if (!t->add_eos)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer of this model has no token for the end of a text, which "
                        "would part two of them");
+    if (t->between == WF_NO_PAIRS)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer of this model makes pairs of texts that weft does not: "
+                       "'pair' of its post-processor is not '[BOS] $A EOS... $B EOS'; take a model with such pairs");
     weft_status s = t->add_bos ? wf_ids_push(&all, t->bos) : WEFT_OK;
     for (size_t i = 0; i < WF_LEN(parts) && !s; i++) {
         int32_t *part = NULL;
         size_t m = 0;
-        *second = all.n;
+        *second = t->one_type ? 0 : all.n;
         s = wf_tokenize(t, parts[i].text, parts[i].len, WEFT_TEXT_NO_ADD_SPECIAL, &part, &m);
         for (size_t k = 0; k < m && !s; k++) s = wf_ids_push(&all, part[k]);
         for (uint8_t k = 0; k < parts[i].ends && !s; k++) s = wf_ids_push(&all, t->eos);
@@ -478,7 +481,8 @@ uint32_t wf_token_count(const wf_tokenizer *t) { return t->n_tokens; }
 uint32_t wf_token_longest(const wf_tokenizer *t)
 {
     uint32_t longest = 4; /* the unknown token stands for a character */
-    if (t->json && (t->json->shrinks || t->json->fuse_unk)) return 0;
+    const wf_json_model *j = t->json; /* an unknown token of encoders' kinds stands for a word, or for neighbours */
+    if (j && (j->shrinks || j->fuse_unk || j->unigram || j->inside)) return 0;
     for (int b = 0; b < 256; b++)
         if (t->byte_id[b] < 0 && unknown_of(t) < 0) return 0;
     for (uint32_t i = 0; i < t->n_tokens; i++) longest = WF_MAX(longest, t->tokens[i].len);

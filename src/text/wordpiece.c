@@ -5,34 +5,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest piece at the beginning of text, with that in front; -1: there is none. buf has room for both. */
-static int32_t longest(const wf_tokenizer *t, const char *text, size_t len, const char *front, char *buf, size_t *used)
+typedef struct word {
+    const wf_tokenizer *t;
+    const char *text;
+    size_t len, *steps; /* steps: for wf_stop_asked */
+    char *buf;          /* for a piece with its mark, which has t->max_len bytes at most */
+} word;
+
+static const char *begin_of(const wf_json_model *j) { return j->begin ? j->begin : ""; }
+
+/* The longest piece at a place, with that in front: its id, -1: there is none; and how much of the word it is. */
+static weft_status longest(word *w, size_t at, const char *front, int32_t *id, size_t *used)
 {
-    size_t mark = strlen(front);
-    memcpy(buf, front, mark);
-    memcpy(buf + mark, text, len);
-    for (*used = len; *used; --*used) {
+    const char *text = w->text + at;
+    size_t len = w->len - at, mark = strlen(front), room = w->t->max_len - WF_MIN(w->t->max_len, mark);
+    *id = -1;
+    if (!room) return WEFT_OK;
+    memcpy(w->buf, front, mark);
+    memcpy(w->buf + mark, text, WF_MIN(len, room));
+    for (*used = WF_MIN(len, room); *used && *id < 0; *used -= *id < 0) {
         bool within = *used < len && ((unsigned char)text[*used] & 0xc0) == 0x80; /* a character is not cut */
-        int32_t id = within ? -1 : wf_piece_find(t, buf, mark + *used);
-        if (id >= 0) return id;
+        WF_TRY(wf_stop_asked(w->steps));
+        *id = within ? -1 : wf_piece_find(w->t, w->buf, mark + *used);
     }
-    return -1;
+    return WEFT_OK;
 }
 
-weft_status wf_json_word_pieces(const wf_tokenizer *t, const char *word, size_t len, wf_ids *out)
+/* Appends the pieces; *id -1: there are none. */
+static weft_status cut_word(word *w, wf_ids *out, int32_t *id)
 {
-    const wf_json_model *j = t->json;
-    const char *begin = j->begin ? j->begin : "";
-    size_t first = out->n, chars = 0, used, mark = WF_MAX(strlen(begin), strlen(j->inside));
-    for (size_t i = 0; i < len; i += WF_MAX(wf_utf8_len(word + i, len - i), (size_t)1)) chars++;
-    char *buf = chars > j->most_chars ? NULL : wf_calloc(mark + len + 1, 1);
-    int32_t id = buf ? 0 : -1;
-    weft_status s = !buf && chars <= j->most_chars ? WEFT_ERR_NOMEM : WEFT_OK;
-    for (size_t at = 0; !s && id >= 0 && at < len; at += used) {
-        id = longest(t, word + at, len - at, at ? j->inside : begin, buf, &used);
-        if (id >= 0) s = wf_ids_push(out, id);
+    const wf_json_model *j = w->t->json;
+    for (size_t at = 0, used = 0; *id >= 0 && at < w->len; at += used) {
+        WF_TRY(longest(w, at, at ? j->inside : begin_of(j), id, &used));
+        if (*id >= 0) WF_TRY(wf_ids_push(out, *id));
     }
-    free(buf);
+    return WEFT_OK;
+}
+
+weft_status wf_json_word_pieces(const wf_tokenizer *t, const char *text, size_t len, size_t *steps, wf_ids *out)
+{
+    word w = {t, text, len, steps, NULL};
+    size_t first = out->n, chars = 0, mark = WF_MAX(strlen(begin_of(t->json)), strlen(t->json->inside));
+    for (size_t i = 0; i < len && chars <= t->json->most_chars; chars++)
+        i += WF_MAX(wf_utf8_len(text + i, len - i), (size_t)1);
+    int32_t id = chars > t->json->most_chars ? -1 : 0;
+    if (id >= 0 && !(w.buf = wf_calloc(WF_MIN(t->max_len, mark + len), 1))) return WEFT_ERR_NOMEM;
+    weft_status s = cut_word(&w, out, &id);
+    free(w.buf);
     if (s || id >= 0) return s;
     out->n = first;
     return t->unk >= 0 ? wf_ids_push(out, t->unk) : WEFT_OK;

@@ -12,6 +12,7 @@ with NAME.ids beside it: strings, and the ids that the library gives them. Needs
 What was made here: the first line of each .ids file has the library's version.
 """
 import argparse
+import base64
 import ctypes
 import gzip
 import json
@@ -207,14 +208,16 @@ def write_many(words):
 # ---- prepend_scheme "first" ---------------------------------------------------------------------------
 
 FIRST_TEXTS = ['', 'a', ' a', '  a', 'a a', ' a a', 'b', ' b', '.', '.a', 'a.', ' .', 'ba', 'ab', 'bb', 'aba', 'bab', 'b a', '▁', '▁a', ' ▁a', 'éa', 'éb', 'e\u0301a', '\u0301a', 'Áa',
-               '<x>', '<x>a', 'a<x>', 'a<x>a', '<x> a<y>a', '<x><x>a', '<x>ba', ' <x>a', '<y>a', ' <y>a', 'a<y>a<x>', 'b<y>a', '<y> a', '<z>a', ' <z> a', 'a <z> a', '<z><y>a']
+               '<x>', '<x>a', 'a<x>', 'a<x>a', '<x> a<y>a', '<x><x>a', '<x>ba', ' <x>a', '<y>a', ' <y>a', 'a<y>a<x>', 'b<y>a', '<y> a', '<z>a', ' <z> a', 'a <z> a', '<z><y>a',
+               '\xada', '\xad a', '\xad', 'a\xada', '\xad\xad\u2026', '\u2026a', '\u3000a', 'a\u2026', 'e\u0301\u0302a', 'e\u0301\xad']
 FIRST_ADDED = [AddedToken('<x>', special=True, normalized=False), AddedToken('<y>', special=False, normalized=True), AddedToken('<z>', special=True, normalized=False, lstrip=True, rstrip=True)]
 
 
 def write_first():
     vocab = {c: i for i, c in enumerate(['▁', 'a', 'b', '.', 'e', 'é', '\u0301', '▁a', 'ab'])}
     first = pre_tokenizers.Metaspace(prepend_scheme='first')
-    normal = [None, normalizers.Strip(right=False), normalizers.NFC(), normalizers.NFD(), normalizers.Prepend('b'), normalizers.Replace('b', ''), normalizers.Replace(' ', 'b'),
+    table = json.loads((HERE.parent / 'model/embeddings/xlm-roberta/tokenizer.json').read_text(encoding='utf-8'))['normalizer']['normalizers'][0]['precompiled_charsmap']
+    normal = [None, normalizers.Precompiled(base64.b64decode(table)), normalizers.Strip(right=False), normalizers.NFC(), normalizers.NFD(), normalizers.Prepend('b'), normalizers.Replace('b', ''), normalizers.Replace(' ', 'b'),
               normalizers.Replace(Regex('ba?'), 'e'), normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()])]
     pre = [first, pre_tokenizers.Metaspace(prepend_scheme='first', split=False), Seq([pre_tokenizers.Punctuation(), first]), Seq([split('b', 'removed'), first]),
            Seq([first, pre_tokenizers.Punctuation(), first]), Seq([first, split('▁', 'removed'), first])]

@@ -64,7 +64,7 @@ static void first_pieces(void **state)
     wf_json *file;
     assert_ok(wf_json_load_file("tests/text/data/first.json", 1 << 20, &file));
     const wf_json *rows = wf_json_get(file, "rows");
-    assert_int_equal(wf_json_count(rows), 14);
+    assert_int_equal(wf_json_count(rows), 15);
     for (size_t i = 0; i < rows->n; i++) {
         const wf_json *ids = wf_json_get(&rows->list[i], "ids");
         char name[32];
@@ -440,6 +440,78 @@ static void growing_text(void **state)
     }
 }
 
+/* A word of a megabyte, where the file allows one, takes as long as its pieces do, and can be stopped; where it says
+ * nothing, the word is unknown. Whatever a text becomes, its tokens may be fewer than its bytes by any factor. */
+static void long_word(void **state)
+{
+#define WORD_PIECE(more)                                                                                               \
+    "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"a\":1,\"##a\":2,\"##aa\":3}" more "}}"
+    static const char *const files[] = {WORD_PIECE(""), WORD_PIECE(",\"max_input_chars_per_word\":4294967295")};
+    enum { SIZE = 1 << 20, PIECES = 1 + SIZE / 2 };
+    size_t asked[2] = {0};
+    char *text = malloc(SIZE);
+    assert_non_null(text);
+    memset(text, 'a', SIZE);
+    for (size_t i = 0; i < WF_LEN(files); i++) {
+        wf_tokenizer *t;
+        int32_t *v;
+        size_t n;
+        assert_ok(wf_tokenizer_from_json(files[i], strlen(files[i]), &t));
+        assert_int_equal(wf_token_longest(t), 0);
+        wf_stop_by(count_asked, &asked[i]);
+        assert_ok(wf_tokenize(t, text, SIZE, 0, &v, &n));
+        wf_stop_by(NULL, NULL);
+        assert_int_equal(n, i ? PIECES : 1);
+        assert_int_equal(v[n - 1], i ? 2 : 0);
+        free(v);
+        wf_tokenizer_destroy(t);
+    }
+    assert_in_range(asked[1], asked[0] + PIECES / 4096, SIZE_MAX);
+    free(text);
+}
+
+/* Texts of a pair, as files say it: one for which weft makes other pairs is read, and has none. */
+static void pairs(void **state)
+{
+#define SPECIAL(name, type) "{\"SpecialToken\":{\"id\":\"" name "\",\"type_id\":" type "}}"
+#define TEXT(name, type) "{\"Sequence\":{\"id\":\"" name "\",\"type_id\":" type "}}"
+#define PAIR(single, pair)                                                                                             \
+    BPE("},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[" single "],\"pair\":[" pair                \
+        "],\"special_tokens\":{\"a\":{\"ids\":[0]},\"b\":{\"ids\":[1]},\"c\":{\"ids\":[0,1]}}}")
+#define ONE SPECIAL("a", "0") "," TEXT("A", "0") "," SPECIAL("b", "0")
+    static const struct {
+        const char *json;
+        size_t n, second;
+        int32_t ids[8];
+    } rows[] = {
+        {PAIR(ONE, ONE "," TEXT("B", "1") "," SPECIAL("b", "1")), 5, 3, {0, 2, 1, 2, 1}},
+        {PAIR(ONE, ONE "," SPECIAL("b", "0") "," TEXT("B", "0") "," SPECIAL("b", "0")), 6, 0, {0, 2, 1, 1, 2, 1}},
+        {PAIR(TEXT("A", "0") "," SPECIAL("b", "0"),
+              TEXT("A", "0") "," SPECIAL("b", "0") "," TEXT("B", "1") "," SPECIAL("b", "1")), 4, 2, {2, 1, 2, 1}},
+        {PAIR(ONE, ONE "," TEXT("B", "1")), 0, 0, {0}},
+        {PAIR(ONE, ONE "," SPECIAL("a", "1") "," TEXT("B", "1") "," SPECIAL("b", "1")), 0, 0, {0}},
+        {PAIR(ONE, ONE "," TEXT("B", "1") "," SPECIAL("b", "0")), 0, 0, {0}},
+        {PAIR(ONE, ONE "," TEXT("B", "2") "," SPECIAL("b", "2")), 0, 0, {0}},
+        {PAIR(ONE, ONE "," TEXT("B", "1") "," SPECIAL("c", "1")), 0, 0, {0}},
+        {PAIR(ONE, ONE "," TEXT("A", "1") "," SPECIAL("b", "1")), 0, 0, {0}},
+        {PAIR(ONE, TEXT("A", "0") "," SPECIAL("b", "0") "," TEXT("B", "1") "," SPECIAL("b", "1")), 0, 0, {0}},
+        {PAIR(ONE, TEXT("A", "0") "," TEXT("B", "1")), 0, 0, {0}},
+        {PAIR(ONE, "7,{},[],null"), 0, 0, {0}},
+        {PAIR(ONE, ""), 0, 0, {0}}};
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        wf_tokenizer *t;
+        int32_t *v;
+        size_t n, second;
+        if (wf_tokenizer_from_json(rows[i].json, strlen(rows[i].json), &t)) fail_msg("row %zu: %s", i, wf_error());
+        weft_status s = wf_tokenize_pair(t, "ab", 2, "ab", 2, &v, &n, &second);
+        if (!rows[i].n) assert_error(s, WEFT_ERR_UNSUPPORTED, "makes pairs of texts that weft does not");
+        else if (s || n != rows[i].n || second != rows[i].second || memcmp(v, rows[i].ids, n * sizeof *v))
+            fail_msg("row %zu: %zu tokens, the second text at %zu", i, n, second);
+        free(v);
+        wf_tokenizer_destroy(t);
+    }
+}
+
 SUITE(text_json, NULL, NULL, CASE(ids), CASE(first_pieces), CASE(any_bytes), CASE(text_back), CASE(no_forged_tokens),
       CASE(wrong_files), CASE(harmless_files), CASE(slow_pattern), CASE(normalised_later), CASE(growing_text),
-      CASE(added_bytes), CASE(added_spaces))
+      CASE(added_bytes), CASE(added_spaces), CASE(long_word), CASE(pairs))
