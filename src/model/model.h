@@ -177,6 +177,7 @@ struct wf_builder {
         windows; /* values of the RoPE table of local layers, and of the attention window of each query head */
     int32_t rope, unrotated,
         embedding;      /* values of the RoPE table, of one that turns nothing, and of the embedding table */
+    bool normed;        /* what the last layer gives is: no norm follows it */
     float norm_gain;    /* factor of the weights of the norms being built; 0: 1 */
     uint8_t *used;      /* by tensor of the file */
     weft_status status; /* the first error; later calls do nothing */
@@ -256,19 +257,18 @@ bool wf_build_can_stack_experts(const wf_builder *b, const wf_linear *l, uint32_
 int32_t wf_build_experts(wf_builder *b, int32_t x);
 /* Of h, which is normalised, without an expert for all. */
 int32_t wf_build_experts_of(wf_builder *b, int32_t h, int32_t x);
-/* Gathers rows that need logits; final norm; output matrix (tied to the embedding if absent), unless rows are pooled.
- */
+/* output.c: gathers rows that need logits, or are pooled; final norm, unless they are normed; output matrix (tied to
+ * the embedding if absent), or, of pooled rows, the head that scores, if there is one. */
 void wf_build_logits(wf_builder *b, int32_t x);
 
 /* All of it: embedding, n_layer blocks, logits. A block is this attention (of the residual stream x; gives x +
  * attention) and this feed-forward (NULL: the first part is the whole block). */
 typedef int32_t wf_build_part(wf_builder *b, int32_t x);
-/* encoder.c: the same of encoders whose norms follow what they add to: the embeddings of tokens, positions and the
- * first type of token, normalised; in each layer norm(x + attention(x)), norm(x + feed-forward). */
-void wf_build_encoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward);
-int32_t wf_build_encoder_embed(wf_builder *b);
-weft_status wf_encoder_hparams(const wf_gguf *f, const char *arch, wf_hparams *hp); /* and wf_hparams_read */
 void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward);
+/* encoder.c: the same of encoders whose norms follow what they add to: the embeddings, normalised; in each layer
+ * norm(attention) and norm(feed-forward), which have added x; rows of the last norm, without another. */
+void wf_build_encoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward);
+weft_status wf_encoder_hparams(const wf_gguf *f, const char *arch, wf_hparams *hp); /* and wf_hparams_read */
 
 /* The keys that llama-like architectures share, read from "<arch>.*" and checked. */
 weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp);

@@ -7,6 +7,8 @@ angle between its embedding and ours. On the CPU also as GGUF files that are nam
 import base64
 import json
 import pathlib
+import re
+import shutil
 import sys
 import tempfile
 
@@ -86,6 +88,20 @@ def compare(what, weft, model, rows, *options):
         f'{(1 - cosines).max():.1e} from the cosine of the same')
 
 
+# config.json as others write it, or without what is a default, means the same
+CHANGED = {'xlm-roberta': {'pad_token_id': None, 'model_type': None, 'layer_norm_eps': None},
+           'modern-bert': {'hidden_activation': 'gelu_pytorch_tanh', 'rope_parameters': None, 'global_rope_theta': 160000.0, 'local_rope_theta': 10000.0, 'layer_types': None},
+           'nomic-bert': {'num_hidden_layers': None, 'n_layer': 2, 'hidden_size': None, 'n_embd': 32, 'num_attention_heads': None, 'n_head': 2, 'intermediate_size': None, 'n_inner': 48,
+                          'rope_parameters': None, 'rotary_emb_base': 1000, 'layer_norm_eps': None, 'layer_norm_epsilon': 1e-12, 'max_position_embeddings': None, 'n_positions': 128,
+                          'head_dim': None, 'hidden_act': None, 'activation_function': 'swiglu', 'rotary_emb_fraction': 1.0, 'rotary_emb_interleaved': False, 'causal': False}}
+
+
+def write_changed(folder, path):
+    shutil.copytree(folder, path)
+    config = json.loads((folder / 'config.json').read_text(encoding='utf-8'))
+    (path / 'config.json').write_text(json.dumps(config | CHANGED[folder.name]), encoding='utf-8')
+
+
 def main(weft, sources, device):
     device = resolve(weft, device)
     once = build_once(weft, device)
@@ -102,6 +118,13 @@ def main(weft, sources, device):
                 path = pathlib.Path(top) / 'model.gguf'
                 write_gguf(folder, path, CLS if folder.name == 'bert' else MEAN)
                 compare(f'{folder.name} as GGUF', weft, path, [row for row in rows if row['text'] == row['text'].strip()], '--device', device)
+        if device == 'cpu' and folder.name in CHANGED:
+            with tempfile.TemporaryDirectory() as top:
+                path = pathlib.Path(top) / folder.name
+                write_changed(folder, path)
+                compare(f'{folder.name} with another config.json', weft, path, rows, '--device', device)
+                contexts = [re.search(r'context +(\d+)', told(weft, 'info', '-m', p))[1] for p in (folder, path)]
+                say(f'{folder.name} context', len(set(contexts)) == 1, str(contexts))
     end()
 
 

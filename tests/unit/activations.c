@@ -98,6 +98,32 @@ static void test_bytes_a_token(void **state)
     }
 }
 
+/* What the blocks of encoders add to is as precise as in other models where norms come before them; where they come
+ * behind it is what the last one gave. Products read what a device wants, of the first layer, too. */
+static void test_encoders(void **state)
+{
+    static const struct {
+        const char *path;
+        enum wf_dtype residual;
+    } rows[] = {{"tests/model/embeddings/modern-bert", WF_F32}, {"tests/model/embeddings/bert", WF_F16}};
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        shape s = {0};
+        size_t n = 0;
+        assert_ok(weft_model_open(&(struct weft_model_params){.path = rows[i].path}, &s.m));
+        assert_ok(wf_model_build(s.m->arch, s.m->file, &s.m->hp,
+                                 &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, true, 64, 16}, &s.g, &s.w));
+        for (const wf_node *node = s.g.nodes; node < s.g.nodes + s.g.n_nodes; node++) {
+            if (node->op != WF_OP_GEMM) continue;
+            bool ends = !strcmp(node->name, "attn_out") || !strcmp(node->name, "down");
+            if (ends) assert_int_equal(s.g.values[node->out[WF_GEMM_Y].value].dtype, rows[i].residual);
+            assert_int_equal(s.g.values[node->in[WF_GEMM_X].value].dtype, WF_F16);
+            n += ends;
+        }
+        assert_int_equal(n, 2 * s.m->hp.n_layer);
+        close_shape(&s);
+    }
+}
+
 /* ---- what is dead ------------------------------------------------------------------------------------------------ */
 
 enum { N_TOKENS = 60 };
@@ -327,6 +353,6 @@ static void test_workspaces(void **state)
     wf_null_configure(NULL);
 }
 
-SUITE(activations, open_demo, close_demo, CASE(test_bytes_a_token), CASE(test_nothing_dead_is_read),
-      CASE(test_pool_of_several_buffers), CASE(test_routers_without_a_matrix), CASE(test_story_in_several_buffers),
-      CASE(test_workspaces))
+SUITE(activations, open_demo, close_demo, CASE(test_bytes_a_token), CASE(test_encoders),
+      CASE(test_nothing_dead_is_read), CASE(test_pool_of_several_buffers), CASE(test_routers_without_a_matrix),
+      CASE(test_story_in_several_buffers), CASE(test_workspaces))

@@ -18,17 +18,11 @@ static int32_t attention(wf_builder *b, int32_t x) { return wf_build_attention_o
 static int32_t feed_forward(wf_builder *b, int32_t x) { return wf_build_mlp_of(b, x, x); }
 static void graph(wf_builder *b) { wf_build_encoder(b, attention, feed_forward); }
 
-/* RoBERTa counts positions from behind that of its padding. */
+/* RoBERTa counts positions from behind the number of its padding; 0: BERT, which counts from 0. */
 #define FIRST_POSITION "bert.first_position"
 static weft_status skip_positions(wf_gguf *g, wf_gguf_tensor *t)
 {
-    uint64_t skipped = wf_folder_get(g, FIRST_POSITION);
-    if (t->dims[1] <= skipped)
-        return wf_fail(WEFT_ERR_FORMAT, "the table of positions has only %llu rows", (unsigned long long)t->dims[1]);
-    uint64_t bytes = t->bytes / t->dims[1] * skipped;
-    t->data += bytes, t->offset += bytes, t->bytes -= bytes;
-    t->dims[1] -= skipped;
-    return WEFT_OK;
+    return wf_folder_skip_rows(t, wf_folder_get(g, FIRST_POSITION));
 }
 
 #define NAMES(prefix)                                                                                  \
@@ -57,11 +51,14 @@ static const wf_folder_name names[] = {
     {NULL, NULL},
 };
 
+/* The class decides how positions are counted, as in transformers; another type would have other defaults. */
 static weft_status config(wf_gguf *g, const wf_json *o)
 {
-    const char *type = "bert", *positions = "absolute";
-    uint32_t padding = 0;
-    bool decoder = false;
+    const char *class = wf_json_text(wf_json_at(wf_json_get(o, "architectures"), 0)), *type = NULL,
+               *positions = "absolute";
+    bool roberta = class && strstr(class, "Roberta"), decoder = false;
+    const char *types = !roberta ? "bert" : *class == 'X' ? "xlm-roberta" : "roberta";
+    uint32_t padding = 1;
     WF_TRY(wf_json_str(o, "model_type", &type));
     WF_TRY(wf_json_str(o, "position_embedding_type", &positions));
     WF_TRY(wf_json_bool(o, "is_decoder", &decoder));
@@ -69,7 +66,12 @@ static weft_status config(wf_gguf *g, const wf_json *o)
     if (decoder || strcmp(positions, "absolute"))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is %s; weft computes encoders with absolute positions",
                        decoder ? "is_decoder" : "position_embedding_type", decoder ? "true" : positions);
-    return strcmp(type, "bert") ? wf_folder_u32(g, FIRST_POSITION, padding + 1) : WEFT_OK;
+    if (type && strcmp(type, types))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "'model_type' is '%.32s', but %s is of '%s': make one of them what the "
+                       "model was trained as", type, class, types);
+    if (!roberta) return WEFT_OK;
+    if (padding > INT32_MAX) return wf_fail(WEFT_ERR_FORMAT, "'pad_token_id' is %u", padding);
+    return wf_folder_u32(g, FIRST_POSITION, padding + 1);
 }
 
 static const wf_folder_key rows[] = {

@@ -240,26 +240,28 @@ int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_n
     return wf_build_post_norm(b, post_norm, post_norm, wf_build_linears(b, l->name, l, 1, h, NULL, -1, WF_F32), x);
 }
 
-static int32_t add_positions(wf_builder *b, int32_t x)
+/* x (-1: none) + rows of a table of the file. */
+static int32_t add_rows(wf_builder *b, const char *name, const char *tensor, uint32_t rows, enum wf_input ids,
+                        int32_t x, enum wf_dtype out)
 {
-    const wf_linear table = {"positions", "position_embd", b->hp->context};
+    const wf_linear table = {name, tensor, rows};
     int32_t w = wf_build_stacked_matrix(b, &table, 1, b->hp->hidden_size);
     if (w < 0) return -1;
-    b->weights->list[b->graph->values[w].id].matrix = false;
-    return wf_build_gather(b, "positions", w, WF_INPUT_POS, 0, x, b->residual);
+    b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also if it is tied to the output matrix */
+    if (ids == WF_INPUT_TOKEN) b->embedding = w;
+    return wf_build_gather(b, name, w, ids, x < 0 ? b->hp->embedding_gain : 0, x, out);
 }
 
 int32_t wf_build_embed(wf_builder *b)
 {
+    const wf_hparams *hp = b->hp;
+    enum wf_dtype sum = hp->bidirectional ? WF_F32 : b->residual; /* encoders normalise it */
     b->layer = WF_ONCE;
-    const wf_linear table = {"embed", "token_embd", b->hp->n_vocab};
-    int32_t w = wf_build_stacked_matrix(b, &table, 1, b->hp->hidden_size);
-    if (w < 0) return -1;
-    b->embedding = w;
-    b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also if it is tied to the output matrix */
-    int32_t x = wf_build_gather(b, "embed", w, WF_INPUT_TOKEN, b->hp->embedding_gain, -1,
-                       b->hp->learned_positions ? WF_F32 : b->residual);
-    return b->hp->learned_positions ? add_positions(b, x) : x;
+    int32_t x = add_rows(b, "embed", "token_embd", hp->n_vocab, WF_INPUT_TOKEN, -1,
+                         hp->learned_positions ? WF_F32 : sum);
+    if (hp->n_types) x = add_rows(b, "types", "token_types", hp->n_types, WF_INPUT_TYPE, x, sum);
+    if (hp->learned_positions) x = add_rows(b, "positions", "position_embd", hp->context, WF_INPUT_POS, x, sum);
+    return x;
 }
 
 static int32_t kv_value(wf_builder *b, uint32_t v)

@@ -1,5 +1,5 @@
-/* build.h: what build.c, output.c, tensors.c and rope_table.c share of a wf_builder. All keep the first error in it and
- * give -1 from then on. */
+/* build.h: the parts of a graph that the parts in model.h consist of. All keep the first error in the builder and give
+ * -1 from then on. */
 #ifndef WF_MODEL_BUILD_H
 #define WF_MODEL_BUILD_H
 

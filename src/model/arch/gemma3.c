@@ -19,25 +19,9 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention_qk_norm, wf_build_swiglu);
 }
 
-/* Layers with a window turn as their base says; GGUF has no key for more. */
-static weft_status check_local(const wf_json *local)
-{
-    const char *type = "default";
-    WF_TRY(wf_json_str(local, "rope_type", &type));
-    if (!strcmp(type, "default")) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "RoPE scaling '%.32s' of 'sliding_attention' is not supported (supported: default)", type);
-}
-
 static weft_status read(wf_gguf *g, const wf_json *config)
 {
-    const wf_json *rope, *local = NULL;
-    float base = 10000;
-    WF_TRY(wf_json_object(config, "rope_parameters", &rope));
-    if (rope) WF_TRY(wf_json_object(rope, "sliding_attention", &local));
-    if (local) WF_TRY(check_local(local));
-    WF_TRY(wf_json_float(local ? local : config, local ? "rope_theta" : "rope_local_base_freq", &base));
-    WF_TRY(wf_folder_f32(g, "gemma3.rope.freq_base_swa", base));
+    WF_TRY(wf_folder_local_base(g, "gemma3", config, "rope_local_base_freq"));
     return wf_gemma_config(g, "gemma3", config);
 }
 

@@ -1,6 +1,6 @@
-/* modern-bert: ModernBERT. An encoder with norms before blocks, except the
- * first attention, with rotation, GeGLU, no biases, and in two layers of three windows on both sides of a token, which
- * rotate with a base of their own. GELU is its approximation by tanh, as in llama.cpp. */
+/* modern-bert: ModernBERT. An encoder whose norms come before blocks, but of the first attention, which takes the
+ * normalised embeddings; with rotation, GeGLU, no biases, and, in two layers of three, windows on both sides of a
+ * token, which rotate with a base of their own. GELU is its approximation by tanh, as in llama.cpp. */
 #include "model/arch/build.h"
 
 #include "base/json.h"
@@ -20,9 +20,10 @@ static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 
 static void graph(wf_builder *b)
 {
-    int32_t x = wf_build_encoder_embed(b);
+    int32_t sum = wf_build_embed(b), h = wf_build_norm(b, "embed_norm", "token_embd_norm", sum), x = h;
+    if (b->residual != b->act) x = wf_build_norm_as(b, "residual_norm", "token_embd_norm", sum, b->residual);
     for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer && b->status == WEFT_OK; b->layer++) {
-        x = wf_build_has(b, "attn_norm") ? wf_build_attention(b, x) : wf_build_attention_of(b, x, x);
+        x = b->layer ? wf_build_attention(b, x) : wf_build_attention_of(b, h, x);
         x = wf_build_swiglu(b, x);
     }
     wf_build_logits(b, x);
@@ -58,27 +59,27 @@ static weft_status check_types(const wf_json *o, uint32_t period)
     return WEFT_OK;
 }
 
-/* Bases of rotations: of transformers 5, or of before. */
 static weft_status config(wf_gguf *g, const wf_json *o)
 {
-    const wf_json *rope, *local = NULL;
-    uint32_t period = 3;
-    float base = 10000, whole = 0;
+    const wf_json *scaling;
+    uint32_t period = 3, window = 128;
     WF_TRY(wf_json_u32(o, "global_attn_every_n_layers", &period));
-    if (!period) return wf_fail(WEFT_ERR_FORMAT, "'global_attn_every_n_layers' is 0");
+    WF_TRY(wf_json_u32(o, "local_attention", &window));
+    if (!period || !window)
+        return wf_fail(WEFT_ERR_FORMAT, "'%s' is 0", period ? "local_attention" : "global_attn_every_n_layers");
     WF_TRY(check_types(o, period));
     WF_TRY(wf_folder_u32(g, "modern-bert.attention.sliding_window_pattern", period));
-    WF_TRY(wf_json_object(o, "rope_parameters", &rope));
-    if (rope) WF_TRY(wf_json_object(rope, "sliding_attention", &local));
-    WF_TRY(wf_json_float(local ? local : o, local ? "rope_theta" : "local_rope_theta", &base));
-    WF_TRY(wf_folder_f32(g, "modern-bert.rope.freq_base_swa", base));
-    WF_TRY(wf_json_float(o, "global_rope_theta", &whole));
-    return rope || !(whole > 0) ? WEFT_OK : wf_folder_f32(g, "modern-bert.rope.freq_base", whole);
+    WF_TRY(wf_json_object(o, "rope_scaling", &scaling));
+    if (wf_json_size(scaling))
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "'rope_scaling' is set, which weft does not compute for layers with a window");
+    return wf_folder_local_base(g, "modern-bert", o, "local_rope_theta");
 }
 
 static const wf_folder_key rows[] = {
     {"local_attention", "attention.sliding_window", false, 128},
     {"rope_theta", "rope.freq_base", true, 160000},
+    {"global_rope_theta", "rope.freq_base", true, 160000},
     {NULL, "attention.layer_norm_rms_epsilon", true, 0},
     {"norm_eps", "attention.layer_norm_epsilon", true, 1e-5f},
     {NULL, NULL, false, 0},
@@ -90,7 +91,7 @@ static const wf_folder_bias biases[] = {{WF_ATTENTION_BIASES, "attention_bias"},
 static const wf_folder_keys keys = {.rows = rows,
                                     .biases = biases,
                                     .act = "hidden_activation",
-                                    .acts = "gelu",
+                                    .acts = "gelu gelu_pytorch_tanh",
                                     .windows = true,
                                     .tied = true,
                                     .read = config};

@@ -30,46 +30,54 @@ static const wf_folder_name names[] = {
     {NULL, NULL},
 };
 
-/* The keys of the model's own code, beside those of transformers. */
+/* What the model's own code can do besides. */
 static weft_status config(wf_gguf *g, const wf_json *o)
 {
     static const struct {
-        const char *theirs, *ours;
-        bool real;
-    } rows[] = {{"n_layer", "nomic-bert.block_count"},
-                {"n_embd", "nomic-bert.embedding_length"},
-                {"n_inner", "nomic-bert.feed_forward_length"},
-                {"n_head", "nomic-bert.attention.head_count"},
-                {"rotary_emb_base", "nomic-bert.rope.freq_base", true},
-                {"layer_norm_epsilon", "nomic-bert.attention.layer_norm_epsilon", true}};
+        const char *key;
+        bool want;
+    } flags[] = {{"causal"}, {"prenorm"}, {"parallel_block"}, {"use_rms_norm"}, {"rotary_emb_interleaved"},
+                 {"scale_attn_by_inverse_layer_idx"}, {"scale_attn_weights", true}};
     const char *act = "swiglu";
-    float part = 1;
-    bool before = false;
+    float part = 1, base = 0, experts = 0;
+    (void)g;
+    for (size_t i = 0; i < WF_LEN(flags); i++) {
+        bool is = flags[i].want;
+        WF_TRY(wf_json_bool(o, flags[i].key, &is));
+        if (is != flags[i].want)
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is %s, which weft does not compute for Nomic's BERT",
+                           flags[i].key, is ? "true" : "false");
+    }
     WF_TRY(wf_json_str(o, "activation_function", &act));
     WF_TRY(wf_json_float(o, "rotary_emb_fraction", &part));
-    WF_TRY(wf_json_bool(o, "prenorm", &before));
-    if (strcmp(act, "swiglu") || part != 1 || before)
+    WF_TRY(wf_json_float(o, "rotary_emb_scale_base", &base));
+    WF_TRY(wf_json_float(o, "moe_every_n_layers", &experts));
+    if (strcmp(act, "swiglu") || part != 1 || base != 0 || experts != 0)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
-                       "weft computes Nomic's BERT with 'activation_function' swiglu, 'rotary_emb_fraction' 1 and "
-                       "without 'prenorm'");
-    for (size_t i = 0; i < WF_LEN(rows); i++) {
-        float f = 0;
-        uint32_t u = 0;
-        if (wf_json_absent(wf_json_get(o, rows[i].theirs))) continue;
-        WF_TRY(rows[i].real ? wf_json_float(o, rows[i].theirs, &f) : wf_json_u32(o, rows[i].theirs, &u));
-        WF_TRY(rows[i].real ? wf_folder_f32(g, rows[i].ours, f) : wf_folder_u32(g, rows[i].ours, u));
-    }
+                       "weft computes Nomic's BERT with 'activation_function' swiglu and 'rotary_emb_fraction' 1, "
+                       "without 'rotary_emb_scale_base' and 'moe_every_n_layers'");
     return WEFT_OK;
 }
 
+/* Keys of transformers, and of the model's own code. The positions that it was trained with come first: beyond them its
+ * rotations are others. */
 static const wf_folder_key rows[] = {
-    {"num_hidden_layers", "block_count", false, 0},
-    {"hidden_size", "embedding_length", false, 0},
-    {"intermediate_size", "feed_forward_length", false, 0},
-    {"num_attention_heads", "attention.head_count", false, 0},
+    {"num_hidden_layers", "block_count", false, WF_KEY_REQUIRED},
+    {"n_layer", "block_count", false, WF_KEY_REQUIRED},
+    {"hidden_size", "embedding_length", false, WF_KEY_REQUIRED},
+    {"n_embd", "embedding_length", false, WF_KEY_REQUIRED},
+    {"intermediate_size", "feed_forward_length", false, WF_KEY_REQUIRED},
+    {"n_inner", "feed_forward_length", false, WF_KEY_REQUIRED},
+    {"num_attention_heads", "attention.head_count", false, WF_KEY_REQUIRED},
+    {"n_head", "attention.head_count", false, WF_KEY_REQUIRED},
     {"max_trained_positions", "context_length", false, 2048},
+    {"max_position_embeddings", "context_length", false, 2048},
+    {"n_positions", "context_length", false, 2048},
+    {"rope_theta", "rope.freq_base", true, 1000},
+    {"rotary_emb_base", "rope.freq_base", true, 1000},
     {NULL, "attention.layer_norm_rms_epsilon", true, 0},
-    {"layer_norm_eps", "attention.layer_norm_epsilon", true, 0},
+    {"layer_norm_eps", "attention.layer_norm_epsilon", true, 1e-12f},
+    {"layer_norm_epsilon", "attention.layer_norm_epsilon", true, 1e-12f},
     {NULL, NULL, false, 0},
 };
 static const wf_folder_bias biases[] = {{"token_embd_norm attn_output_norm layer_output_norm"}, {NULL}};

@@ -20,14 +20,8 @@ static void graph(wf_builder *b)
 
 static weft_status skip_two(wf_gguf *g, wf_gguf_tensor *t)
 {
-    enum { UNUSED = 2 };
     (void)g;
-    if (t->dims[1] <= UNUSED)
-        return wf_fail(WEFT_ERR_FORMAT, "the table of positions has only %llu rows", (unsigned long long)t->dims[1]);
-    uint64_t skipped = t->bytes / t->dims[1] * UNUSED;
-    t->data += skipped, t->offset += skipped, t->bytes -= skipped;
-    t->dims[1] -= UNUSED;
-    return WEFT_OK;
+    return wf_folder_skip_rows(t, 2);
 }
 
 #define NAMES(prefix)                                                                              \

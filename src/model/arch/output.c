@@ -44,8 +44,7 @@ static int32_t pooled_rows(wf_builder *b, int32_t x)
     const wf_gguf_tensor *output = wf_build_find(b, "output", "weight");
     if (output) b->used[output - b->file->tensors] = 1;
     x = wf_build_gather(b, "gather_pooled", x, WF_INPUT_LOGIT_ROWS, 0, -1, WF_F32);
-    bool normed = b->hp->bidirectional && !wf_build_has(b, "output_norm"); /* its last layer ends with a norm */
-    if (!normed) x = wf_build_norm_as(b, "final_norm", "output_norm", x, WF_F32);
+    if (!b->normed) x = wf_build_norm_as(b, "final_norm", "output_norm", x, WF_F32);
     return b->pooling == WF_POOLING_RANK ? scores(b, x) : x;
 }
 

@@ -50,12 +50,17 @@ static const wf_folder_key rows[] = {
 static const wf_folder_key context_row = {"max_position_embeddings", "context_length", false, WF_KEY_REQUIRED};
 static const wf_folder_key theta_row = {"rope_theta", "rope.freq_base", true, 0};
 
-/* The architecture's own row of the class for the same key of ours; NULL: it has none. */
+/* The architecture's own row of the class for the same key of ours: of several, the first one that config.json has a
+ * number for, else the first. NULL: it has none. */
 static const wf_folder_key *own_row(const reader *r, const char *ours)
 {
-    const wf_folder_key *row = r->arch->keys ? r->arch->keys->rows : NULL;
-    while (row && row->ours && (strcmp(row->ours, ours) || (row->class && strcmp(row->class, r->class)))) row++;
-    return row && row->ours ? row : NULL;
+    const wf_folder_key *first = NULL;
+    for (const wf_folder_key *row = r->arch->keys ? r->arch->keys->rows : NULL; row && row->ours; row++) {
+        if (strcmp(row->ours, ours) || (row->class && strcmp(row->class, r->class))) continue;
+        if (row->theirs && !wf_json_absent(wf_json_get(r->config, row->theirs))) return row;
+        if (!first) first = row;
+    }
+    return first;
 }
 
 static weft_status copy_number(const reader *r, const wf_json *from, const wf_folder_key *row)
@@ -163,6 +168,23 @@ weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const wf_json 
     if (list) WF_TRY(period_of(list, &period));
     else WF_TRY(wf_json_u32(config, "sliding_window_pattern", &period));
     return list || period ? wf_folder_u32(g, k, period) : WEFT_OK;
+}
+
+weft_status wf_folder_local_base(wf_gguf *g, const char *arch, const wf_json *config, const char *older)
+{
+    char k[96];
+    const wf_json *rope, *local = NULL;
+    const char *type = "default";
+    float base = 10000;
+    snprintf(k, sizeof k, "%s.rope.freq_base_swa", arch);
+    WF_TRY(wf_json_object(config, "rope_parameters", &rope));
+    if (rope) WF_TRY(wf_json_object(rope, "sliding_attention", &local));
+    if (local) WF_TRY(wf_json_str(local, "rope_type", &type));
+    if (strcmp(type, "default"))
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "RoPE scaling '%.32s' of 'sliding_attention' is not supported (supported: default)", type);
+    WF_TRY(wf_json_float(local ? local : config, local ? "rope_theta" : older, &base));
+    return wf_folder_f32(g, k, base);
 }
 
 /* ---- rotation -------------------------------------------------------------------------------------- */
@@ -318,8 +340,10 @@ static weft_status read_rope(const reader *r)
     if (newer && wf_json_get(newer, "rope_theta")) with_base = newer;
     if (o && wf_json_get(o, "rope_theta")) with_base = o;
     if (newer && !(o && wf_json_size(o))) o = newer;
-    WF_TRY(copy_number(r, with_base, row));
-    WF_TRY(wf_json_float(with_base, "rope_theta", &base));
+    wf_folder_key theta = *row;
+    if (with_base != r->config) theta.theirs = theta_row.theirs; /* whatever the older form calls it */
+    WF_TRY(copy_number(r, with_base, &theta));
+    WF_TRY(wf_json_float(with_base, theta.theirs, &base));
     if (!(base > 0)) return wf_fail(WEFT_ERR_FORMAT, "'rope_theta' is not positive");
     if (o) WF_TRY(wf_json_str(o, "type", &type));
     if (o) WF_TRY(wf_json_str(o, "rope_type", &type));

@@ -164,6 +164,16 @@ weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t)
     return WEFT_OK;
 }
 
+weft_status wf_folder_skip_rows(wf_gguf_tensor *t, uint64_t rows)
+{
+    if (t->dims[1] <= rows)
+        return wf_fail(WEFT_ERR_FORMAT, "the table of positions has only %llu rows", (unsigned long long)t->dims[1]);
+    uint64_t bytes = t->bytes / t->dims[1] * rows;
+    t->data += bytes, t->offset += bytes, t->bytes -= bytes;
+    t->dims[1] -= rows;
+    return WEFT_OK;
+}
+
 /* The pattern with the numbers in it, and the rest; its length, 0: it does not fit. */
 static size_t fill_in(char *out, size_t cap, const char *pattern, const wf_str *numbers, const char *rest)
 {
@@ -407,10 +417,10 @@ static weft_status add_template(templates *t, const char *name, const char *text
 }
 
 /* One text, or several with names. */
-static weft_status templates_of_config(templates *t, const char *path)
+static weft_status templates_of_config(templates *t)
 {
     wf_json *config;
-    WF_TRY(wf_json_load_file(path, MAX_TEMPLATE, &config));
+    WF_TRY(wf_json_load_of(t->g->path, "tokenizer_config.json", MAX_TEMPLATE, WF_JSON_AN_OBJECT, &config));
     const wf_json *all = wf_json_get(config, "chat_template");
     weft_status s = wf_json_is(all, WF_JSON_STRING) ? add_template(t, "default", wf_json_text(all)) : WEFT_OK;
     WF_JSON_EACH(one, all) {
@@ -466,9 +476,7 @@ static weft_status find_templates(templates *t)
     if (!lstat(path, &st)) WF_TRY(template_of_file(t, path, "default"));
     snprintf(path, sizeof path, "%s/additional_chat_templates", t->g->path);
     WF_TRY(templates_of_dir(t, path));
-    if (t->n || has_key(t->g, "tokenizer.chat_template")) return WEFT_OK;
-    snprintf(path, sizeof path, "%s/tokenizer_config.json", t->g->path);
-    return lstat(path, &st) ? WEFT_OK : templates_of_config(t, path);
+    return t->n || has_key(t->g, "tokenizer.chat_template") ? WEFT_OK : templates_of_config(t);
 }
 
 /* Of a folder without weights, and without the tokenizer that would make it a vocabulary: what says more than that they

@@ -26,7 +26,7 @@ typedef struct wf_folder_name {
 } wf_folder_name;
 
 /* A number of config.json, and its key of ours behind the architecture. A row takes the place of Llama's with the same
- * `ours`; theirs NULL: there is no such number, or `read` adds it. */
+ * `ours`, of which there may be several; theirs NULL: there is no such number, or `read` adds it. */
 #define WF_KEY_REQUIRED (-1)
 typedef struct wf_folder_key {
     const char *theirs, *ours;
@@ -71,6 +71,9 @@ weft_status wf_folder_no_weights(const char *folder);
 /* For wf_folder_name: a matrix, kept by g, whose rows were columns; vectors stay. */
 weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t);
 
+/* For the same: leaves out the first rows of a table of positions, which must have more. */
+weft_status wf_folder_skip_rows(wf_gguf_tensor *t, uint64_t rows);
+
 /* A tensor of the folder by its own name; NULL: there is none. */
 struct wf_safetensor;
 const struct wf_safetensor *wf_folder_source(const wf_gguf *g, const char *name);
@@ -87,6 +90,10 @@ const char *wf_folder_their_name(const wf_gguf *g, wf_str ours, char out[256]);
 /* Adds the period of local layers, "attention.sliding_window_pattern" of arch, from layer_types or the older
  * sliding_window_pattern, where config.json has either. */
 weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const struct wf_json *config);
+
+/* The same of the base of their rotation, "rope.freq_base_swa", which is all that it has: of rope_parameters, or under
+ * the older key; 10000 where there is neither. */
+weft_status wf_folder_local_base(wf_gguf *g, const char *arch, const struct wf_json *config, const char *older);
 
 /* ---- filling an object: the folder reader, and who writes a file --------------------------------- */
 
