@@ -125,6 +125,17 @@ def scale(model):
         p.data = value.to(torch.bfloat16).to(p.dtype)
 
 
+def trim(name, tokenizer):
+    """What nothing reads goes; models of one tokenizer share its files, which differ in what nothing reads."""
+    for unread in ('sentence_bert_config.json', 'config_sentence_transformers.json'):
+        (DATA / name / unread).unlink(missing_ok=True)
+    shutil.rmtree(DATA / name / '2_Normalize', ignore_errors=True)
+    first = next(n for n, (_, other, _) in MODELS.items() if other is tokenizer)
+    for path in (DATA / name).glob('tokenizer*.json') if name != first else ():
+        path.unlink()
+        path.symlink_to(pathlib.Path('..') / first / path.name)
+
+
 def make(name, seed=1):
     config, tokenizer, pooling = MODELS[name]
     torch.manual_seed(seed)
@@ -146,6 +157,7 @@ def make(name, seed=1):
         expected['texts'] = [{'text': text, 'ids': t(text)['input_ids'], 'embedding': [round(float(x), 6) for x in row]} for text, row in zip(TEXTS, rows)]
         st.to(torch.bfloat16).save(str(DATA / name), create_model_card=False)
     (DATA / name / 'expected.json').write_text(json.dumps(expected, ensure_ascii=False) + '\n')
+    trim(name, tokenizer)
 
 
 for one in sys.argv[1:] or MODELS:
