@@ -294,6 +294,15 @@ class InFolder(serve.TestCase):
         self.assertTrue(floors and all('model_name="text"' in x for x in floors), floors)
         s.post("/models/unload", {"model": "bert"})
         s.wait(lambda: s.states()["bert"] == "unloaded", "unloaded")
+        loads = s.loads("bert")
+        r = s.post("/v1/chat/completions", {"model": "bert", **chat})  # is known without loading it again
+        self.assertEqual((r.status, s.loads("bert"), s.states()["bert"]), (400, loads, "unloaded"), r.body)
+        self.assertIn("gives embeddings, no text", r.error["message"])
+        tags = {m["name"]: m["details"] for m in s.get("/api/tags").json["models"]}
+        self.assertEqual({n: (d["format"], d["family"]) for n, d in tags.items()}, {"bert": ("safetensors", "bert"), "bert-rank": ("safetensors", "bert"), "text": ("gguf", "llama")})
+        for details in tags.values():
+            self.assertRegex(details["parameter_size"], r"^\d+\.\d[MB]$")
+            self.assertTrue(details["quantization_level"])
         self.assertEqual(s.post("/v1/embeddings", {"model": "bert", "input": ["a"] * 600}).status, 200)  # more than wait of others
         s.end()
 

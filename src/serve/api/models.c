@@ -51,7 +51,9 @@ static void note_file(wf_server *s, const char *file, const struct stat *st, uin
     pthread_mutex_lock(&s->models.lock);
     wf_served *m = entry_of(s, file);
     if (m && !strcmp(m->file, file)) { /* of a folder and a file of one name, one */
-        m->leaves |= m->state != WF_SERVED_AWAY && m->changed != (int64_t)st->st_mtime;
+        bool changed = m->changed != (int64_t)st->st_mtime;
+        if (changed) m->seen_of = (wf_seen){0};
+        m->leaves |= m->state != WF_SERVED_AWAY && changed;
         m->seen = WF_MAX(m->seen, scan); /* a slow one may end behind the next */
         m->here = true;
         m->changed = (int64_t)st->st_mtime;
@@ -194,9 +196,22 @@ static bool take_alone(wf_job *j, wf_served *m, bool file)
         return wf_refuse(&j->refusal, 500, "model", "the model '%.80s' cannot be opened: %s", m->name,
                          wf_keeper_reason(m->server));
     alone->model = model;
-    if (file) alone->pooling = weft_model_info(model)->pooling;
-    if (file) wf_chat_style_find(alone);
+    if (!file) return true;
+    alone->seen_of = wf_served_see(model);
+    alone->pooling = alone->seen_of.pooling;
+    wf_chat_style_find(alone);
+    pthread_mutex_lock(&m->server->models.lock);
+    if (!*m->seen_of.family && m->changed == alone->changed) m->seen_of = alone->seen_of;
+    pthread_mutex_unlock(&m->server->models.lock);
     return true;
+}
+
+bool wf_models_writes(wf_job *j, const wf_json *body, const char *name, const char *pooling)
+{
+    bool ranks = pooling && !strcmp(pooling, "rank");
+    if (!pooling || wf_ollama_loads(j, body)) return true;
+    return wf_refuse(&j->refusal, WF_UNSUPPORTED, "model", "the model '%.80s' gives %s, no text: see %s", name,
+                     ranks ? "scores" : "embeddings", ranks ? "/v1/score and /v1/rerank" : "/v1/embeddings");
 }
 
 /* Takes it if it can be taken now. Call it with the lock held. */
@@ -221,8 +236,9 @@ bool wf_models_take(wf_job *j, const wf_json *body)
         return take_alone(j, m, false);
     }
     pthread_mutex_lock(&ms->lock);
-    bool taken = take_ready(j, m);
-    if (!taken && !j->route->file_only) j->awaits = m;
+    bool taken = take_ready(j, m), text = j->route->read == wf_params_read;
+    bool fits = taken || !text || wf_models_writes(j, body, m->name, m->seen_of.pooling); /* else: loaded for nothing */
+    if (!taken && fits && !j->route->file_only) j->awaits = m;
     pthread_mutex_unlock(&ms->lock);
     return taken || (j->route->file_only && take_alone(j, m, true));
 }

@@ -1,7 +1,7 @@
 /* ollama: Ollama's API. Its requests have options in an object of their own, and its streams are lines of JSON. */
 #include "serve/api/embed.h"
+#include "base/file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -254,28 +254,30 @@ const wf_api wf_api_ollama = {.translate = ollama_translate,
 
 /* ---- the models ------------------------------------------------------------------------------------------ */
 
-/* What is only known of one whose file is open is left empty elsewhere. */
-static void ollama_put_details(const struct weft_model_info *m, wf_text *out)
+/* What only its file says is left empty of one that has not been open yet. */
+static void ollama_put_details(const wf_served *s, wf_text *out)
 {
-    char size[32] = "";
-    const char *family = m ? m->arch : "", *type = m ? m->file_type : "";
-    bool large = m && m->n_params >= 1000000000u;
-    if (m) snprintf(size, sizeof size, "%.1f%s", (double)m->n_params / (large ? 1e9 : 1e6), large ? "B" : "M");
+    wf_models *ms = &s->server->models;
+    pthread_mutex_lock(&ms->lock);
+    wf_seen seen = s->seen_of;
+    pthread_mutex_unlock(&ms->lock);
+    bool folder = s->file ? !s->file[wf_models_stem(s->file)] : !weft_model_info(s->model)->gguf_version;
     wf_json_print(out,
-                  "'details':{'parent_model':'','format':'gguf','family':%s,'families':[%s],'parameter_size':%s,"
+                  "'details':{'parent_model':'','format':%s,'family':%s,'families':[%s],'parameter_size':%s,"
                   "'quantization_level':%s}",
-                  family, family, size, type ? type : "unknown");
+                  folder ? "safetensors" : "gguf", seen.family, seen.family, seen.parameters, seen.type);
 }
 
-/* The digest only tells models apart. m: NULL unless it is loaded. */
-static void ollama_put_card(const wf_served *s, const char *name, const struct weft_model_info *m, wf_text *out)
+/* The digest only tells models apart. */
+static void ollama_put_card(const wf_served *s, const char *name, wf_text *out)
 {
-    uint64_t bytes = m ? m->file_bytes : s->file_bytes, h = wf_hash(s->name, strlen(s->name)) ^ bytes;
+    uint64_t bytes = s->file ? (uint64_t)s->file_bytes : weft_model_info(s->model)->file_bytes,
+             h = wf_hash(s->name, strlen(s->name)) ^ bytes;
     wf_json_comma(out);
     wf_json_print(out, "{'name':%s,'model':%s,'size':%llu", name, name, (unsigned long long)bytes);
     wf_text_print(out, ",\"digest\":\"%016llx%016llx%016llx%016llx\",", (unsigned long long)h, (unsigned long long)~h,
                   (unsigned long long)(h * 3), (unsigned long long)(h * 5));
-    ollama_put_details(m, out);
+    ollama_put_details(s, out);
 }
 
 bool wf_ollama_tags(wf_job *j, wf_text *out)
@@ -284,14 +286,12 @@ bool wf_ollama_tags(wf_job *j, wf_text *out)
     wf_models_scan(j->server);
     wf_json_print(out, "{'models':[");
     while ((s = wf_served_next(j->server, s))) {
-        bool ready = wf_served_hold(s);
         for (size_t i = 0; i < s->n_names; i++) {
-            ollama_put_card(s, s->names[i], ready ? weft_model_info(s->model) : NULL, out);
+            ollama_put_card(s, s->names[i], out);
             wf_json_put_name(out, "modified_at");
             ollama_put_time(s->file ? s->changed : s->server->started, out);
             wf_text_add(out, "}", 1);
         }
-        if (ready) wf_served_drop(s, false);
     }
     wf_text_add(out, "]}", 2);
     return true;
@@ -313,7 +313,7 @@ bool wf_ollama_ps(wf_job *j, wf_text *out)
         if (!wf_served_hold(s)) continue;
         struct weft_stats e;
         weft_engine_stats(s->engine, &e);
-        ollama_put_card(s, s->name, weft_model_info(s->model), out);
+        ollama_put_card(s, s->name, out);
         wf_json_print(out, ",'context_length':%u,'size_vram':%llu,'running':%u,'waiting':%u,'expires_at':", s->context,
                       (unsigned long long)(e.weight_bytes + e.kv_bytes + e.activation_bytes), e.running, e.waiting);
         ollama_put_time(ollama_expires(j, s), out);
@@ -341,7 +341,7 @@ bool wf_ollama_show(wf_job *j, wf_text *out)
     wf_json_print(out, "{'modelfile':'','parameters':'','template':%s,'modified_at':", template ? template : "");
     ollama_put_time(s->file ? s->changed : s->server->started, out);
     wf_text_add(out, ",", 1);
-    ollama_put_details(m, out);
+    ollama_put_details(s, out);
     wf_json_print(out, s->pooling ? ",'capabilities':['embedding'" : ",'capabilities':['completion'");
     if (s->chat.calls) wf_json_print(out, ",'tools'");
     if (s->chat.thoughts) wf_json_print(out, ",'thinking'");

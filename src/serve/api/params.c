@@ -414,12 +414,7 @@ static wf_json *translate(wf_job *j, const wf_json *body)
 
 bool wf_params_read(wf_job *j, const wf_json *body)
 {
-    if (j->served->pooling && !wf_ollama_loads(j, body)) {
-        bool ranks = wf_served_ranks(j->served);
-        return wf_refuse(&j->refusal, WF_UNSUPPORTED, "model", "the model '%.80s' gives %s, no text: see %s",
-                         j->served->name, ranks ? "scores" : "embeddings",
-                         ranks ? "/v1/score and /v1/rerank" : "/v1/embeddings");
-    }
+    if (!wf_models_writes(j, body, j->served->name, j->served->pooling)) return false;
     j->params.chat = j->route->chat;
     if (!j->route->api->translate) return read_own(j, body);
     wf_json *own = translate(j, body);

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,18 @@ bool wf_names_have(const wf_served *m, const char *name)
 }
 
 bool wf_served_ranks(const wf_served *m) { return m->pooling && !strcmp(m->pooling, "rank"); }
+
+wf_seen wf_served_see(const struct weft_model *model)
+{
+    const struct weft_model_info *i = weft_model_info(model);
+    bool large = i->n_params >= 1000000000u;
+    wf_seen seen = {.pooling = i->pooling};
+    wf_copy(seen.family, sizeof seen.family, i->arch);
+    snprintf(seen.parameters, sizeof seen.parameters, "%.1f%s", (double)i->n_params / (large ? 1e9 : 1e6),
+             large ? "B" : "M");
+    wf_copy(seen.type, sizeof seen.type, i->file_type ? i->file_type : "unknown");
+    return seen;
+}
 
 /* ---- what it has ----------------------------------------------------------------------------------------- */
 
@@ -103,6 +116,8 @@ void wf_served_publish(wf_served *m, const wf_opening *o)
     }
     pthread_mutex_lock(&ms->lock);
     m->state = WF_SERVED_READY;
+    m->seen_of = wf_served_see(m->model);
+    m->seen_of.pooling = m->pooling; /* which may be asked for */
     m->bytes = o->bytes;
     m->used_ns = wf_now_ns();
     m->asked = m->closed = false;

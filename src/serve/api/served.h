@@ -8,6 +8,12 @@
 
 #include "serve/api/internal.h"
 
+/* What was seen of a file when it was open, for whoever asks while it is not. */
+typedef struct wf_seen {
+    char family[32], parameters[16], type[16]; /* "": never, or it has changed since */
+    const char *pooling; /* as of wf_served */
+} wf_seen;
+
 enum wf_served_state { WF_SERVED_AWAY, WF_SERVED_LOADING, WF_SERVED_READY };
 struct wf_served {
     wf_server *server;
@@ -41,6 +47,7 @@ struct wf_served {
     bool closed; /* and until then nobody more takes it */
     uint64_t turn; /* among those that are to be loaded; 0: it is not */
     uint64_t bytes; /* of memory */
+    wf_seen seen_of;
     char failure[400]; /* why it could not be loaded the last time; "": it could */
 };
 
@@ -63,6 +70,7 @@ void wf_served_admit(wf_served *m); /* those that wait for it; call it with the 
 void wf_served_name(wf_served *m, const char *name, size_t len); /* one more name, made fit */
 bool wf_names_have(const wf_served *m, const char *name);
 bool wf_served_ranks(const wf_served *m); /* does it give scores? */
+wf_seen wf_served_see(const struct weft_model *model);
 /* Holds it, if it is ready, so that it stays. */
 bool wf_served_hold(wf_served *m);
 void wf_served_drop(wf_served *m, bool used); /* used: it was for a request */
@@ -78,6 +86,8 @@ void wf_models_scan(wf_server *s); /* what the folder has now, unless that was l
 wf_served *wf_served_named(wf_server *s, const char *name);
 /* Holds the model that the body names, for the job; false: its refusal is set, or it awaits one. */
 bool wf_models_take(wf_job *j, const wf_json *body);
+/* Does one that pools so (NULL: not) give what the route writes? false: refusal is set. */
+bool wf_models_writes(wf_job *j, const wf_json *body, const char *name, const char *pooling);
 /* The job waits for the model that it awaits, unless that is there; false: it need not, or its refusal is set. */
 bool wf_models_await(wf_job *j, bool aborted);
 void wf_models_forget(wf_job *j); /* it waits no more */
