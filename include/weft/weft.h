@@ -695,9 +695,9 @@ struct weft_stats {
     uint64_t reserved[4];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
-/* Floors below the KV cache, each with what was moved between it and the floor above. Zero: it does not exist. */
-enum weft_tier { WEFT_TIER_HOST, WEFT_TIER_DISK, WEFT_N_TIERS };
-struct weft_tier_stats {
+/* Tiers below the KV cache, each with what was moved between it and the one above. Zero: it does not exist. */
+enum weft_kv_tier { WEFT_KV_TIER_HOST, WEFT_KV_TIER_DISK, WEFT_N_KV_TIERS };
+struct weft_kv_tier_stats {
     uint64_t bytes, used_bytes;           /* its size, and what holds blocks */
     uint64_t stored_bytes, loaded_bytes;  /* blocks that came down, and went up */
     uint64_t store_ns, load_ns;           /* sums over copies, each until its end was seen */
@@ -706,11 +706,12 @@ struct weft_tier_stats {
     uint64_t failed;                      /* copies that failed or were broken off, and loads that were given up: all
                                              was computed instead */
     uint64_t evicted;                     /* blocks whose place others have taken */
-    uint64_t reserved[5];
+    uint64_t paused;                      /* times that it was left alone for a while, after failures in a row */
+    uint64_t reserved[4];
 };
 /* A copy; thread-safe. WEFT_ERR_ARG: no such tier. */
-WEFT_API enum weft_status weft_engine_tier_stats(const struct weft_engine *e, enum weft_tier tier,
-                                                 struct weft_tier_stats *out);
+WEFT_API enum weft_status weft_engine_kv_tier_stats(const struct weft_engine *e, enum weft_kv_tier tier,
+                                                 struct weft_kv_tier_stats *out);
 /* Layers whose attention uses the asynchronous softmax, in ascending order; of each the rows (query and head) computed
  * so, and how many of these were recomputed, its part of softmax_recomputed. Writes the first `cap` to all arrays, or
  * to none if one is NULL, and returns how many there are. Rows count when a step is submitted, so they are ahead by

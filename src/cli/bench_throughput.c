@@ -375,9 +375,9 @@ static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_r
 static void print_reuse(const throughput *t, struct weft_engine *e, const run_row *row)
 {
     const struct weft_stats *a = &row->before, *b = &row->after;
-    struct weft_tier_stats host = {0}, disk = {0};
-    weft_engine_tier_stats(e, WEFT_TIER_HOST, &host);
-    weft_engine_tier_stats(e, WEFT_TIER_DISK, &disk);
+    struct weft_kv_tier_stats host = {0}, disk = {0};
+    weft_engine_kv_tier_stats(e, WEFT_KV_TIER_HOST, &host);
+    weft_engine_kv_tier_stats(e, WEFT_KV_TIER_DISK, &disk);
     if (row->rounds > 1 && wf_rows_for_people(&t->rows))
         fprintf(stderr,
                 "%u rounds: %llu of %llu prompt tokens were in the KV cache, %llu below it; down %s to the host, %s to "

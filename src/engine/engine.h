@@ -221,7 +221,7 @@ struct weft_engine {
     weft_status failed;            /* the device is lost: every request fails with this */
     char failure[256];
     struct weft_stats stats;
-    struct weft_tier_stats tier_stats[WEFT_N_TIERS];
+    struct weft_kv_tier_stats tier_stats[WEFT_N_KV_TIERS];
     wf_exec_softmax *softmax;      /* [n_layer], of completed steps */
     /* with the peak rates of the device, once weft_timeline has measured them: it is asked for many steps */
     wf_machine machine;

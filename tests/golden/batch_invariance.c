@@ -139,8 +139,8 @@ static bool did(const struct weft_engine *e, const way *w)
     weft_engine_stats(e, &s);
     if (w->preempts && !s.preempted) return printf("%s: nothing was preempted\n", w->name), false;
     if (w->p.draft_tokens && !s.draft_accepted) return printf("%s: no draft was accepted\n", w->name), false;
-    struct weft_tier_stats host;
-    weft_engine_tier_stats(e, WEFT_TIER_HOST, &host);
+    struct weft_kv_tier_stats host;
+    weft_engine_kv_tier_stats(e, WEFT_KV_TIER_HOST, &host);
     if (w->p.kv_host && (!host.hits || !host.loaded_bytes || host.failed))
         return printf("%s: nothing was loaded\n", w->name), false;
     if (w->twice && !s.prefix_hits && !w->p.kv_host) return printf("%s: no prefix was reused\n", w->name), false;

@@ -158,9 +158,9 @@ static void engines(void **state)
     REFUSES(weft_engine_budget, engine, NULL);
     IGNORES(weft_engine_stats, NULL, &stats);
     IGNORES(weft_engine_stats, engine, NULL);
-    struct weft_tier_stats tier;
-    REFUSES(weft_engine_tier_stats, NULL, WEFT_TIER_HOST, &tier);
-    REFUSES(weft_engine_tier_stats, engine, WEFT_TIER_HOST, NULL);
+    struct weft_kv_tier_stats tier;
+    REFUSES(weft_engine_kv_tier_stats, NULL, WEFT_KV_TIER_HOST, &tier);
+    REFUSES(weft_engine_kv_tier_stats, engine, WEFT_KV_TIER_HOST, NULL);
     GIVES(weft_devices(NULL, 0), weft_devices, NULL, 4);
     GIVES(0, weft_engine_softmax, NULL, &layer, &rows, &recomputed, 1);
     GIVES(weft_engine_softmax(engine, NULL, NULL, NULL, 0), weft_engine_softmax, engine, NULL, &rows, &recomputed, 1);

@@ -197,13 +197,13 @@ static void print_softmax(page *p)
     free(recomputed);
 }
 
-/* One sample each way of the floors below the KV cache that exist. */
+/* One sample each way of the tiers below the KV cache that exist. */
 static void print_transfers(page *p, const char *name, const char *help, const double *down,
                             const double *up)
 {
-    static const char *const names[WEFT_N_TIERS][2] = {{"GPU_to_CPU", "CPU_to_GPU"}, {"CPU_to_disk", "disk_to_CPU"}};
+    static const char *const names[WEFT_N_KV_TIERS][2] = {{"GPU_to_CPU", "CPU_to_GPU"}, {"CPU_to_disk", "disk_to_CPU"}};
     print_head(p, name, "counter", help);
-    for (int i = 0; i < WEFT_N_TIERS; i++) {
+    for (int i = 0; i < WEFT_N_KV_TIERS; i++) {
         if (down[i] < 0) continue;
         print_line(p, name, "", "transfer_type", names[i][0], down[i]);
         print_line(p, name, "", "transfer_type", names[i][1], up[i]);
@@ -213,15 +213,16 @@ static void print_transfers(page *p, const char *name, const char *help, const d
 /* found: prompt tokens that were found in the KV cache. */
 static void print_tiers(page *p, uint64_t found)
 {
-    double bytes[2][WEFT_N_TIERS], seconds[2][WEFT_N_TIERS], queries = 0, hits = 0, failed = 0, dropped = 0;
+    double bytes[2][WEFT_N_KV_TIERS], seconds[2][WEFT_N_KV_TIERS], queries = 0, hits = 0, failed = 0, dropped = 0,
+           paused = 0;
     bool any = false;
-    for (int i = 0; i < WEFT_N_TIERS; i++) {
-        struct weft_tier_stats t = {0};
-        weft_engine_tier_stats(p->model->engine, (enum weft_tier)i, &t);
+    for (int i = 0; i < WEFT_N_KV_TIERS; i++) {
+        struct weft_kv_tier_stats t = {0};
+        weft_engine_kv_tier_stats(p->model->engine, (enum weft_kv_tier)i, &t);
         bytes[0][i] = t.bytes ? (double)t.stored_bytes : -1, bytes[1][i] = (double)t.loaded_bytes;
         seconds[0][i] = t.bytes ? (double)t.store_ns * 1e-9 : -1, seconds[1][i] = (double)t.load_ns * 1e-9;
         queries += (double)t.queries, hits += (double)t.hits, failed += (double)t.failed, dropped += (double)t.dropped;
-        any |= t.bytes > 0;
+        paused += (double)t.paused, any |= t.bytes > 0;
     }
     print_one(p, "prompt_tokens_cached_total", "counter", "Prompt tokens that were not computed.",
               (double)found + hits);
@@ -233,6 +234,8 @@ static void print_tiers(page *p, uint64_t found)
     print_transfers(p, "kv_offload_total_time_total", "Seconds of these copies.", seconds[0], seconds[1]);
     print_one(p, "kv_offload_failed_total", "counter", "Copies that failed, and loads that were given up.",
               failed);
+    print_one(p, "kv_offload_paused_total", "counter",
+              "Times that a disk was left alone for a while, after failures in a row.", paused);
     print_one(p, "kv_offload_dropped_total", "counter", "Blocks that there was no room or time to store.",
               dropped);
 }
