@@ -1,9 +1,10 @@
-/* kv_tiers: the floors below an engine's KV cache (mem/tiers.h): what identifies its blocks, and their copies on the
+/* kv_tiers: the tiers below an engine's KV cache (mem/tiers.h): what identifies its blocks, and their copies on the
  * engine's thread. */
 #include "base/blake2b.h"
 #include "base/file.h"
 #include "base/memory_left.h"
 #include "engine/engine.h"
+#include "select/select.h"
 
 #include <weft/debug.h>
 #include <stdlib.h>
@@ -22,13 +23,14 @@ static void add_number(wf_blake2b *b, uint64_t n)
 }
 
 /* Everything that K and V of equal tokens depend on, to the bit where kernels are batch-invariant, and how they lie in
- * a page. Too much costs a cache that is not found; too little would find another's. */
+ * a page: of files what they say, not their names. Too much costs a cache that is not found; too little would find
+ * another's. */
 static void add_setting(wf_blake2b *b, const struct weft_engine *e, const struct weft_engine_params *p)
 {
     const wf_layout *l = &e->layout;
     const struct weft_device_info *d = &e->dev->info;
-    const char *texts[] = {wf_build_id(), d->name, d->platform, d->driver, d->version, d->tiers, p->tier, p->tuned,
-                           p->calibration, p->plan, p->debug ? p->debug->force : NULL, e->model->arch->name};
+    const char *texts[] = {wf_build_id(), d->name, d->platform, d->driver, d->version, d->tiers, p->tier,
+                           p->debug ? p->debug->force : NULL, e->model->arch->name};
     const uint64_t numbers[] = {l->page_tokens, wf_page_bytes(&l->graph), l->context, p->threads, p->deterministic,
                                 p->f16_residual, p->nano_batches, l->graph.kv.n_tables, l->graph.kv.n_slots,
                                 e->model->file->random};
@@ -37,6 +39,24 @@ static void add_setting(wf_blake2b *b, const struct weft_engine *e, const struct
     for (uint32_t i = 0; i < e->model->hp.n_layer; i++)
         add_number(b, wf_kv_table(&l->graph.kv, i)), add_number(b, wf_kv_slot(&l->graph.kv, i));
     wf_blake2b_field(b, &e->model->hp, sizeof e->model->hp);
+    for (const wf_node *n = l->graph.nodes; n < l->graph.nodes + l->graph.n_nodes; n++) {
+        const float ranges[] = {n->p.phi, n->p.phi_lo, n->p.phi_hi};
+        if (n->op == WF_OP_ATTENTION) wf_blake2b_field(b, ranges, sizeof ranges);
+    }
+    wf_select_hash(e->dev, b);
+}
+
+static weft_status add_plans(wf_blake2b *b, const wf_plans *p)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    if (!f) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < p->n; i++) wf_plan_print(&p->list[i], f);
+    bool whole = !fclose(f);
+    if (whole) wf_blake2b_field(b, text, len);
+    free(text);
+    return whole ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
 static weft_status add_windows(wf_blake2b *b, const char *path)
@@ -112,6 +132,7 @@ weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engin
     wf_blake2b b;
     wf_blake2b_begin(&b, sizeof e->kv_base, name, sizeof name);
     add_setting(&b, e, p);
+    WF_TRY(add_plans(&b, &e->layout.plans));
     WF_TRY(add_windows(&b, p->attention_windows));
     if (p->kv_disk) WF_TRY(add_weights(&b, e->model->file)); /* each engine has a pool of its own, but files outlive it */
     wf_blake2b_end(&b, &e->kv_base);
@@ -147,12 +168,14 @@ weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine
                           .disk = {.path = p->kv_disk, .bytes = p->kv_disk_bytes, .page_bytes = page,
                                    .page_tokens = l->page_tokens, .identity = e->kv_base}};
     WF_TRY(wf_tiers_open(e->dev, &tp, &(wf_tier_mover){e, begin_copy, poll_copy}, l->limits.pages, &e->tiers));
-    wf_log(WEFT_LOG_INFO, "KV cache: %s of host memory below the device, %u pages of %u tokens",
-           WF_HUMAN(wf_tiers_host_bytes(&e->tiers), true), e->tiers.pool.n, l->page_tokens);
+    wf_log(WEFT_LOG_INFO, "KV cache: %s of host memory below the device, %u blocks of %u tokens",
+           WF_HUMAN(wf_tiers_stats(&e->tiers, WEFT_KV_TIER_HOST).bytes, true), e->tiers.pool.n, l->page_tokens);
     if (e->tiers.disk)
-        wf_log(WEFT_LOG_INFO, "KV cache: %s in %s below that, with %u pages of earlier",
-               WF_HUMAN(wf_disk_bytes(e->tiers.disk), true), p->kv_disk, wf_disk_found(e->tiers.disk));
-    return wf_engine_use_tiers(e);
+        wf_log(WEFT_LOG_INFO, "KV cache: %s in %s below that, with %u blocks of earlier",
+               WF_HUMAN(wf_disk_stats(e->tiers.disk).bytes, true), p->kv_disk, wf_disk_found(e->tiers.disk));
+    WF_TRY(wf_engine_use_tiers(e));
+    wf_engine_count_tiers(e);
+    return WEFT_OK;
 }
 
 weft_status wf_engine_use_tiers(struct weft_engine *e)
@@ -185,29 +208,18 @@ void wf_engine_learn_compute(struct weft_engine *e, uint32_t tokens, uint64_t ns
 
 void wf_engine_count_tiers(struct weft_engine *e)
 {
-    const wf_tiers *t = &e->tiers;
-    if (!t->pool.n) return;
-    struct weft_tier_stats *host = &e->tier_stats[WEFT_TIER_HOST];
-    uint64_t page = t->p.page_bytes;
-    *host = (struct weft_tier_stats){.bytes = wf_tiers_host_bytes(t), .used_bytes = t->pool.n_used * page,
-                                     .stored_bytes = t->stats.stored * page, .loaded_bytes = t->stats.loaded * page,
-                                     .store_ns = t->stats.store_ns, .load_ns = t->stats.load_ns,
-                                     .dropped = t->stats.dropped, .failed = t->stats.failed,
-                                     .evicted = t->pool.evicted, .queries = e->sched.tier_queries,
-                                     .hits = e->sched.tier_hits};
-    if (!t->disk) return;
-    const wf_disk_stats *d = wf_disk_stats_of(t->disk);
-    e->tier_stats[WEFT_TIER_DISK] = (struct weft_tier_stats){
-        .bytes = wf_disk_bytes(t->disk), .used_bytes = wf_disk_used(t->disk) * page, .stored_bytes = d->written * page,
-        .loaded_bytes = d->read * page, .store_ns = d->write_ns, .load_ns = d->read_ns, .dropped = d->dropped,
-        .failed = d->failed, .evicted = d->evicted};
+    if (!e->tiers.pool.n) return;
+    for (int i = 0; i < WEFT_N_KV_TIERS; i++) e->tier_stats[i] = wf_tiers_stats(&e->tiers, (enum weft_kv_tier)i);
+    e->tier_stats[WEFT_KV_TIER_HOST].queries = e->sched.tier_queries;
+    e->tier_stats[WEFT_KV_TIER_HOST].hits = e->sched.tier_hits;
 }
 
-weft_status weft_engine_tier_stats(const struct weft_engine *e, enum weft_tier tier, struct weft_tier_stats *out)
+weft_status weft_engine_kv_tier_stats(const struct weft_engine *e, enum weft_kv_tier tier,
+                                      struct weft_kv_tier_stats *out)
 {
     WF_NOT_NULL(e);
     WF_NOT_NULL(out);
-    if ((unsigned)tier >= WEFT_N_TIERS) return wf_fail(WEFT_ERR_ARG, "there is no tier %d", (int)tier);
+    if ((unsigned)tier >= WEFT_N_KV_TIERS) return wf_fail(WEFT_ERR_ARG, "there is no tier %d", (int)tier);
     pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock;
     pthread_mutex_lock(lock);
     *out = e->tier_stats[tier];

@@ -107,6 +107,28 @@ static void load_files(wf_dev *dev, selection *s)
         read_if_there(dev, path, &s->user);
 }
 
+static void hash_row(wf_blake2b *b, const wf_tuned_row *r)
+{
+    const uint32_t numbers[] = {r->kind, r->dtype, r->key[0], r->key[1], r->key[2], r->key[3], r->n_steps};
+    wf_blake2b_field(b, numbers, sizeof numbers);
+    for (const wf_tuned_step *x = r->step; x < r->step + r->n_steps; x++) {
+        wf_blake2b_field(b, &x->from, sizeof x->from);
+        wf_blake2b_field(b, x->variant, strlen(x->variant));
+    }
+}
+
+void wf_select_hash(wf_dev *dev, wf_blake2b *b)
+{
+    selection *s = selection_of(dev);
+    const wf_tuned_table *const tables[] = {&s->user, &s->shipped};
+    if (!s->loaded) load_files(dev, s);
+    for (size_t i = 0; i < WF_LEN(tables); i++) {
+        wf_blake2b_field(b, &tables[i]->n, sizeof tables[i]->n);
+        for (const wf_tuned_row *r = tables[i]->rows; r < tables[i]->rows + tables[i]->n; r++) hash_row(b, r);
+    }
+    wf_blake2b_field(b, s->dropped, sizeof s->dropped);
+}
+
 /* ---- choosing ----------------------------------------------------------------------------- */
 
 static bool is_dropped(wf_dev *dev, const wf_call *c, int variant)

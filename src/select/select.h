@@ -6,6 +6,7 @@
 #ifndef WF_SELECT_H
 #define WF_SELECT_H
 
+#include "base/blake2b.h"
 #include "dev/dev.h"
 #include "select/tuned.h"
 
@@ -27,5 +28,8 @@ void wf_select_ceilings(wf_dev *, wf_ceilings *out);
 /* The same, and without them those of tuned/default: of another device, so that times are about as good as this one is
  * like it. */
 void wf_select_expected_ceilings(wf_dev *, wf_ceilings *out);
+/* Adds all that decides which kernels it takes, besides its parameters: what was measured, wherever that is kept, and
+ * what was dropped. */
+void wf_select_hash(wf_dev *, wf_blake2b *);
 
 #endif

@@ -383,6 +383,20 @@ static void other_kernels(void **state)
 }
 
 /* A file that was asked for by name is no guess: what is wrong with it is an error. */
+/* What a device's choices hash to. */
+static uint64_t hash_of(const wf_open_params *p)
+{
+    uint64_t hash;
+    wf_dev *d = NULL;
+    wf_blake2b b;
+    assert_ok(wf_select_open("null", p, &d));
+    wf_blake2b_begin(&b, sizeof hash, NULL, 0);
+    wf_select_hash(d, &b);
+    wf_blake2b_end(&b, &hash);
+    wf_dev_close(d);
+    return hash;
+}
+
 static void named_files(void **state)
 {
     char path[1100];
@@ -391,6 +405,11 @@ static void named_files(void **state)
     assert_ok(wf_tuned_user_path(&info, false, path, sizeof path));
     wf_open_params p = {.tuned = path};
     assert_int_equal(picked(&p, 9, -1), 2);
+    uint64_t hash = hash_of(&p);
+    assert_int_equal(hash_of(&p), hash);
+    assert_int_equal(hash_of(&(wf_open_params){0}), hash); /* where the file lies is nothing to it */
+    put_file(HEAD "gemm F16 N=64,K=32 1:null2 10:null3\n");
+    assert_int_not_equal(hash_of(&p), hash);
     put_file(HEAD "nonsense\n");
     assert_int_equal(picked(&p, 9, -1), -2);
     assert_says("line 6");
