@@ -451,8 +451,9 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     *at = r->next;
     r->next = NULL;
     uint32_t in_flight = wf_engine_drop(e, r, status == WEFT_ERR_CANCELLED);
-    if (status == WEFT_ERR_NOT_FINITE) wf_sched_forget(&e->sched, &r->seq, 0);
-    if (status == WEFT_ERR_CANCELLED && in_flight != UINT32_MAX) wf_sched_forget(&e->sched, &r->seq, in_flight);
+    if (status == WEFT_ERR_NOT_FINITE) wf_sched_forget(&e->sched, &r->seq, 0, false);
+    if (status == WEFT_ERR_CANCELLED && in_flight != UINT32_MAX)
+        wf_sched_forget(&e->sched, &r->seq, in_flight, true);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     wf_swaps_release(&e->swaps, &r->host);
     wf_engine_count(e); /* so that a callback of DONE sees up-to-date statistics */

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define DRAIN_NS 1000000000ull /* that tiers of an engine that stops have for what was to be stored */
+
 bool wf_engine_busy(const struct weft_engine *e)
 {
     return e->live != NULL || e->n_in_flight || wf_tiers_busy(&e->tiers);
@@ -45,6 +47,7 @@ static bool is_stopping(struct weft_engine *e)
 static void reap_requests(struct weft_engine *e)
 {
     bool stop = is_stopping(e);
+    if (stop) wf_tiers_end(&e->tiers, wf_now_ns() + DRAIN_NS);
     for (struct weft_request *r = e->live, *next; r; r = next) {
         next = r->next;
         if (e->failed) wf_request_end(r, WEFT_FINISH_ERROR, e->failed, e->failure);

@@ -129,12 +129,12 @@ int32_t wf_store_take(wf_store *b, const wf_key *key, const int32_t *tokens, uin
     return slot;
 }
 
-bool wf_store_restore(wf_store *b, int32_t slot, const wf_key *key, const int32_t *tokens, uint32_t table)
+void wf_store_restore(wf_store *b, int32_t slot, const wf_key *key, const int32_t *tokens, uint32_t table)
 {
-    if (wf_store_slot(b, key, table) >= 0) return false;
+    int32_t before = wf_store_slot(b, key, table);
+    if (before >= 0) wf_store_kill(b, before);
     fill_slot(b, slot, &(wf_stored_block){.key = *key, .table = table, .state = WF_STORED_READY}, tokens);
     link_newest(b, slot);
-    return true;
 }
 
 void wf_store_touch(wf_store *b, const wf_key *key, uint32_t table)

@@ -9,6 +9,8 @@
 
 #include "mem/key.h"
 
+#define WF_STORE_MOST (INT32_MAX / 4) /* slots: sums of those of two stores are numbers, too */
+
 enum wf_stored_state {
     WF_STORED_FREE,
     WF_STORED_COMING,   /* its content is written: not found yet */
@@ -20,7 +22,7 @@ enum wf_stored_state {
 typedef struct wf_stored_block {
     wf_key key;
     uint32_t table, pins;
-    int32_t next;         /* in its bucket, or of the free ones; -1: the last */
+    int32_t next;         /* in its bucket, or of the free ones; -1: the last; of a dead one its user's */
     int32_t older, newer; /* of those that may be taken; -1: the end */
     uint8_t state;
 } wf_stored_block;
@@ -46,8 +48,9 @@ void wf_store_unpin(wf_store *b, int32_t slot);
 void wf_store_ready(wf_store *b, int32_t slot); /* its content is whole, unless it has died */
 void wf_store_kill(wf_store *b, int32_t slot);
 void wf_store_touch(wf_store *b, const wf_key *key, uint32_t table); /* as if just used */
-/* Fills a free slot at the start, ready and the one used last; wf_store_list_free then lists those that are free. */
-bool wf_store_restore(wf_store *b, int32_t slot, const wf_key *key, const int32_t *tokens, uint32_t table);
+/* Fills a free slot at the start, ready and the one used last, in the place of one that has the block; in the end
+ * wf_store_list_free lists those that are free. */
+void wf_store_restore(wf_store *b, int32_t slot, const wf_key *key, const int32_t *tokens, uint32_t table);
 void wf_store_list_free(wf_store *b);
 
 static inline int32_t *wf_store_tokens(const wf_store *b, int32_t slot)

@@ -7,13 +7,15 @@
 #define SLAB      (1ull << 30) /* bytes of a slab at most: drivers may refuse larger ones */
 #define WAYS      8 /* of a set of keys that were seen */
 #define GIVE_UP_NS 1000000000ull /* a load that takes so much longer than computing is given up */
+#define CLOSE_NS  1000000000ull /* that a disk is waited for */
 
 /* ---- the pool ------------------------------------------------------------------------------------------------ */
 
 static weft_status take_pool(wf_tiers *t)
 {
-    uint64_t page = t->p.page_bytes, slab = WF_MIN(SLAB, t->dev->max_alloc), n = t->p.host_bytes / page;
-    if (!n || n > INT32_MAX)
+    uint64_t page = t->p.page_bytes, slab = WF_MIN(SLAB, t->dev->max_alloc),
+             n = WF_MIN(t->p.host_bytes / page, (uint64_t)WF_STORE_MOST);
+    if (!n)
         return wf_fail(WEFT_ERR_ARG, "a host tier of %s holds no page of the KV cache, which takes %s: enlarge it",
                        WF_HUMAN(t->p.host_bytes, true), WF_HUMAN(page, true));
     t->slots_per_slab = (uint32_t)WF_MIN(WF_MAX(slab / page, 1u), n);
@@ -69,7 +71,7 @@ static void free_load(wf_tier_load *l)
 
 void wf_tiers_close(wf_tiers *t)
 {
-    wf_disk_close(t->disk); /* which uses the pool */
+    wf_disk_close(t->disk, CLOSE_NS); /* which uses the pool */
     for (wf_tier_load *l = t->loads, *next; l; l = next) next = l->next, free_load(l);
     for (uint32_t i = 0; i < t->n_slabs; i++) wf_host_destroy(t->dev, &t->slabs[i]);
     free(t->slabs);
@@ -80,9 +82,14 @@ void wf_tiers_close(wf_tiers *t)
     *t = (wf_tiers){0};
 }
 
-uint64_t wf_tiers_host_bytes(const wf_tiers *t)
+struct weft_kv_tier_stats wf_tiers_stats(const wf_tiers *t, enum weft_kv_tier tier)
 {
-    return t->pool.n * t->p.page_bytes;
+    if (tier == WEFT_KV_TIER_DISK) return t->disk ? wf_disk_stats(t->disk) : (struct weft_kv_tier_stats){0};
+    struct weft_kv_tier_stats s = t->stats;
+    s.bytes = t->pool.n * t->p.page_bytes;
+    s.used_bytes = t->pool.n_used * t->p.page_bytes;
+    s.evicted = t->pool.evicted;
+    return s;
 }
 
 /* ---- blocks: in the pool, else in the file ------------------------------------------------------------------ */
@@ -93,7 +100,8 @@ uint64_t wf_tiers_host_bytes(const wf_tiers *t)
 int32_t wf_tiers_find(const wf_tiers *t, const wf_key *key, const int32_t *tokens, uint32_t table)
 {
     int32_t slot = wf_store_find(&t->pool, key, tokens, table), below = -1;
-    if (slot < 0 && t->disk) below = wf_store_find(wf_disk_store(t->disk), key, tokens, table);
+    if (slot < 0 && t->disk && !wf_disk_pauses(t->disk))
+        below = wf_store_find(wf_disk_store(t->disk), key, tokens, table);
     return below >= 0 ? ON_DISK(t, below) : slot;
 }
 
@@ -108,11 +116,11 @@ void wf_tiers_touch(wf_tiers *t, const wf_key *key, uint32_t table)
     if (t->disk) wf_store_touch(wf_disk_store(t->disk), key, table);
 }
 
-void wf_tiers_forget(wf_tiers *t, const wf_key *key, uint32_t table)
+void wf_tiers_forget(wf_tiers *t, const wf_key *key, uint32_t table, bool only_coming)
 {
     int32_t slot = wf_store_slot(&t->pool, key, table);
-    if (slot >= 0) wf_store_kill(&t->pool, slot);
-    if (t->disk) wf_disk_forget(t->disk, key, table);
+    if (slot >= 0 && (!only_coming || t->pool.slots[slot].state == WF_STORED_COMING)) wf_store_kill(&t->pool, slot);
+    if (t->disk && !only_coming) wf_disk_forget(t->disk, key, table); /* what goes there has been stored as a whole */
 }
 
 /* ---- what is seen -------------------------------------------------------------------------------------------- */
@@ -143,11 +151,25 @@ void wf_tiers_offer(wf_tiers *t, const wf_key *key, int32_t page, uint32_t table
 
 /* ---- loads --------------------------------------------------------------------------------------------------- */
 
-bool wf_tiers_worth(wf_tiers *t, uint32_t pages, uint32_t on_disk, uint32_t tokens)
+/* Blocks of a load that are in the file alone. */
+static uint32_t count_unread(const wf_tiers *t, const wf_tier_load *l)
 {
-    double load = pages * t->load_ns + on_disk * t->read_ns;
-    if (t->p.load_always || !(t->compute_ns > 0) || load <= tokens * t->compute_ns) return true;
-    t->load_ns *= 0.98, t->read_ns *= 0.98; /* or one slow load would be the last */
+    uint32_t n = 0;
+    for (const wf_tier_block *b = l->blocks; b < l->blocks + l->n; b++) n += !b->begun && wf_tiers_is_on_disk(t, b->slot);
+    return n;
+}
+
+bool wf_tiers_worth(wf_tiers *t, uint32_t blocks, uint32_t on_disk, uint32_t tokens)
+{
+    uint64_t still_ns = t->n_reading ? t->now_ns - t->read_seen_ns : 0; /* be it that the disk gives nothing at all */
+    double read_ns = WF_MAX(t->read_ns, (double)still_ns) / WF_DISK_THREADS,
+           own_ns = blocks * t->load_ns + on_disk * read_ns, compute_ns = tokens * t->compute_ns;
+    uint32_t copies = 0, reads = t->n_reading; /* that are before it */
+    for (const wf_tier_load *l = t->loads; l; l = l->next)
+        if (l->wanted) copies += l->n_left, reads += count_unread(t, l);
+    double queue_ns = copies * t->load_ns + (on_disk ? reads * read_ns : 0);
+    if (t->p.load_always || !(t->compute_ns > 0) || own_ns + queue_ns <= compute_ns) return true;
+    if (own_ns > compute_ns) t->load_ns *= 0.98, t->read_ns *= 0.98; /* or one slow load would be the last */
     return false;
 }
 
@@ -194,7 +216,7 @@ static void end_load(wf_tiers *t, wf_tier_load *l)
 
 void wf_tiers_leave(wf_tiers *t, wf_tier_load *l)
 {
-    t->stats.failed += l->n_left > 0;
+    t->stats.failed += !l->failed && wf_tiers_progress(t, l) == WF_LOAD_FAILED; /* what failed has been counted */
     l->wanted = false;
     for (wf_tier_block *b = l->blocks; b < l->blocks + l->n; b++) {
         if (b->begun) continue;
@@ -235,7 +257,7 @@ static void finish_move(wf_tiers *t, wf_tier_move *m, bool ok)
     }
     wf_pages_release(t->pages, m->page, m->n);
     t->stats.failed += !ok;
-    if (ok) *(m->out ? &t->stats.stored : &t->stats.loaded) += m->n;
+    if (ok) *(m->out ? &t->stats.stored_bytes : &t->stats.loaded_bytes) += m->n * t->p.page_bytes;
     wf_tier_load *l = m->load;
     m->runs = false;
     if (!l) return;
@@ -259,14 +281,30 @@ static void begin_move(wf_tiers *t, wf_tier_move *m)
     else finish_move(t, m, false);
 }
 
-/* What copying a page takes at its best, as seen lately: copies also wait for the steps before them, but so does
+/* What copying a block takes at its best, as seen lately: copies also wait for the steps before them, but so does
  * computing, and nobody else waits for copies. */
 static double best_of(double before, double now)
 {
     return before > 0 ? WF_MIN(before * 1.02, now) : now;
 }
 
-static void poll_disk(wf_tiers *t);
+/* What reading a block takes, as seen lately, whether it was as it should be or not. */
+static void learn_read(wf_tiers *t, uint64_t ns)
+{
+    t->n_reading--;
+    t->read_seen_ns = t->now_ns;
+    if (ns) t->read_ns += ((double)ns - t->read_ns) / (t->read_ns > 0 ? 8 : 1);
+}
+
+static void poll_disk(wf_tiers *t)
+{
+    for (wf_disk_end end; t->disk && wf_disk_done(t->disk, &end);) {
+        if (!end.write) learn_read(t, end.ns);
+        if (!end.write && end.ok) wf_store_ready(&t->pool, end.tag);
+        else if (!end.write) wf_store_kill(&t->pool, end.tag);
+        wf_store_unpin(&t->pool, end.tag);
+    }
+}
 
 void wf_tiers_poll(wf_tiers *t, uint64_t now_ns)
 {
@@ -275,27 +313,17 @@ void wf_tiers_poll(wf_tiers *t, uint64_t now_ns)
         enum wf_tier_moved moved = m->runs ? t->mover.poll(t->mover.user, m->ticket) : WF_TIER_MOVING;
         if (moved == WF_TIER_MOVING) continue;
         uint64_t ns = t->now_ns - m->began_ns;
+        bool whole = moved == WF_TIER_MOVED;
         *(m->out ? &t->stats.store_ns : &t->stats.load_ns) += ns;
-        if (!m->out) t->load_ns = best_of(t->load_ns, (double)ns / m->n);
+        if (!m->out && whole) t->load_ns = best_of(t->load_ns, (double)ns / m->n);
         t->n_moves--;
-        finish_move(t, m, moved == WF_TIER_MOVED);
+        finish_move(t, m, whole);
     }
     poll_disk(t);
 }
 
-static void poll_disk(wf_tiers *t)
-{
-    for (wf_disk_end end; t->disk && wf_disk_done(t->disk, &end);) {
-        const wf_disk_stats *d = wf_disk_stats_of(t->disk);
-        if (d->read) t->read_ns = (double)d->read_ns / (double)d->read;
-        if (!end.write && end.ok) wf_store_ready(&t->pool, end.tag);
-        else if (!end.write) wf_store_kill(&t->pool, end.tag);
-        wf_store_unpin(&t->pool, end.tag);
-    }
-}
-
 /* A block in the file gets a slot of the pool; false: later. */
-static bool read_block(wf_tiers *t, wf_tier_block *b)
+static bool fetch_block(wf_tiers *t, wf_tier_block *b)
 {
     wf_store *disk = wf_disk_store(t->disk);
     int32_t below = b->slot - ON_DISK(t, 0);
@@ -310,6 +338,7 @@ static bool read_block(wf_tiers *t, wf_tier_block *b)
             wf_store_kill(&t->pool, slot), wf_store_unpin(&t->pool, slot);
             return false;
         }
+        if (!t->n_reading++) t->read_seen_ns = t->now_ns;
     }
     wf_store_pin(&t->pool, slot);
     wf_store_unpin(disk, below);
@@ -320,7 +349,9 @@ static bool read_block(wf_tiers *t, wf_tier_block *b)
 /* Is the block in the pool, as a whole? */
 static bool has_come(wf_tiers *t, wf_tier_load *l, wf_tier_block *b)
 {
-    if (wf_tiers_is_on_disk(t, b->slot) && !read_block(t, b)) return false;
+    bool on_disk = wf_tiers_is_on_disk(t, b->slot);
+    l->failed |= on_disk && wf_disk_pauses(t->disk);
+    if (on_disk && (l->failed || !fetch_block(t, b))) return false;
     l->failed |= t->pool.slots[b->slot].state == WF_STORED_DEAD; /* it was to be read, and could not be */
     return t->pool.slots[b->slot].state == WF_STORED_READY;
 }
@@ -371,13 +402,24 @@ static void begin_stores(wf_tiers *t)
     }
 }
 
+void wf_tiers_end(wf_tiers *t, uint64_t at_ns)
+{
+    if (!t->end_ns) t->end_ns = at_ns;
+}
+
+static bool is_over(const wf_tiers *t)
+{
+    return t->end_ns && t->now_ns >= t->end_ns;
+}
+
 void wf_tiers_begin(wf_tiers *t)
 {
+    if (is_over(t)) return;
     begin_loads(t);
     begin_stores(t);
 }
 
 bool wf_tiers_busy(const wf_tiers *t)
 {
-    return t->n_moves || t->loads || t->n_offers || (t->disk && wf_disk_busy(t->disk));
+    return t->n_moves || (!is_over(t) && (t->loads || t->n_offers || (t->disk && wf_disk_busy(t->disk))));
 }

@@ -70,14 +70,6 @@ typedef struct wf_tier_offer {
     uint32_t table;
 } wf_tier_offer;
 
-/* Since the start. */
-typedef struct wf_tier_stats {
-    uint64_t stored, loaded; /* pages */
-    uint64_t store_ns, load_ns;
-    uint64_t dropped; /* pages that were to be stored, for which there was no room or time */
-    uint64_t failed;  /* copies that failed or were broken off, and loads that were given up */
-} wf_tier_stats;
-
 typedef struct wf_tiers_params {
     uint64_t host_bytes, page_bytes; /* of the pool, at most; of a page */
     uint32_t page_tokens;
@@ -103,10 +95,12 @@ typedef struct wf_tiers {
     wf_tier_move *moves;   /* [WF_TIER_MOVES] */
     wf_tier_load *loads;
     uint32_t n_moves;
-    uint64_t now_ns;
-    double load_ns, read_ns, compute_ns; /* of a page to the device, at its best, and from the file; of a token; 0:
-                                            unknown */
-    wf_tier_stats stats;
+    uint64_t now_ns, end_ns;  /* end_ns: see wf_tiers_end; 0: it goes on */
+    double load_ns, read_ns, compute_ns; /* of a block to the device, at its best, and from the file, lately; of a
+                                            token; 0: unknown */
+    uint32_t n_reading;       /* blocks that are read from the file, */
+    uint64_t read_seen_ns;    /* and since when nothing has come */
+    struct weft_kv_tier_stats stats; /* of the pool; copies alone */
 } wf_tiers;
 
 /* Takes the pool. n_pages: of the device. WEFT_ERR_ARG: it has no room for a page. */
@@ -114,8 +108,11 @@ weft_status wf_tiers_open(wf_dev *dev, const wf_tiers_params *p, const wf_tier_m
                           wf_tiers *out);
 /* The pages below which it is; again where the scheduler begins anew, with nothing in flight. */
 void wf_tiers_attach(wf_tiers *t, wf_pages *pages, wf_prefix *prefix);
-void wf_tiers_close(wf_tiers *t); /* with nothing in flight, or with a device that is lost */
-uint64_t wf_tiers_host_bytes(const wf_tiers *t); /* that it has taken */
+/* With no copy in flight, or with a device that is lost. A disk that hangs is left to itself after a moment. */
+void wf_tiers_close(wf_tiers *t);
+struct weft_kv_tier_stats wf_tiers_stats(const wf_tiers *t, enum weft_kv_tier tier); /* without queries and hits */
+/* It will be closed: from that time on nothing begins, and it is busy with copies only. */
+void wf_tiers_end(wf_tiers *t, uint64_t at_ns);
 /* Learns which copies have ended: before a step is formed, and now and then while none runs. */
 void wf_tiers_poll(wf_tiers *t, uint64_t now_ns);
 /* Begins those for which there is room: after the step that was formed last has been submitted, for copies run behind
@@ -127,17 +124,18 @@ bool wf_tiers_busy(const wf_tiers *t); /* copies are in flight, or are to begin 
 
 /* The place that has, or soon will have, a block in a table: a slot of the pool, or of the file; -1: none. */
 int32_t wf_tiers_find(const wf_tiers *t, const wf_key *key, const int32_t *tokens, uint32_t table);
-/* A sequence needs or has computed this block. true: it is to be stored, each of its pages (wf_tiers_offer). */
+/* A sequence needs or has computed this block. true: it is to be stored, its page of each table (wf_tiers_offer). */
 bool wf_tiers_sighted(wf_tiers *t, const wf_key *key);
 /* This page, which is cached, holds that block in that table: it will be stored unless it is below already. */
 void wf_tiers_offer(wf_tiers *t, const wf_key *key, int32_t page, uint32_t table);
 /* The block is as if just used, where it is in the pool. */
 void wf_tiers_touch(wf_tiers *t, const wf_key *key, uint32_t table);
-/* The block may be wrong: it is nowhere below from now on. */
-void wf_tiers_forget(wf_tiers *t, const wf_key *key, uint32_t table);
+/* The block may be wrong: it is nowhere below from now on. only_coming: as far as it is still being stored. */
+void wf_tiers_forget(wf_tiers *t, const wf_key *key, uint32_t table, bool only_coming);
 bool wf_tiers_is_on_disk(const wf_tiers *t, int32_t place);
-/* Is loading so many pages, some of them from the file, expected to be faster than computing so many tokens? */
-bool wf_tiers_worth(wf_tiers *t, uint32_t pages, uint32_t on_disk, uint32_t tokens);
+/* Is loading so many blocks, some of them from the file, behind the loads that wait, expected to be faster than
+ * computing so many tokens? */
+bool wf_tiers_worth(wf_tiers *t, uint32_t blocks, uint32_t on_disk, uint32_t tokens);
 /* Loads from places, which it holds from now on, to pages, which it holds while they are copied; copies the list.
  * tokens: that need not be computed then. NULL: no memory. */
 wf_tier_load *wf_tiers_load(wf_tiers *t, const wf_tier_block *blocks, uint32_t n, uint32_t tokens);

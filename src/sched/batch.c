@@ -222,7 +222,7 @@ void wf_sched_batch(wf_sched *s, wf_batch *b)
     b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_pending = b->n_decodes = b->max_kv = b->max_q = 0;
     b->in[WF_INPUT_INDPTR][0] = 0;
     wf_sched_clear_swaps(s);
-    wf_sched_land(s);
+    wf_sched_complete_loads(s);
     wf_sched_admit(s);
     for (wf_seq *q = s->running; q; q = q->next) q->n_scheduled = q->n_logits = 0;
     const wf_seq *prompt = s->running;

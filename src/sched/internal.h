@@ -38,10 +38,10 @@ void wf_sched_clear_swaps(wf_sched *s);
  * again. */
 void wf_sched_give_up_swaps(wf_sched *s);
 void wf_sched_admit(wf_sched *s); /* as many waiting sequences as fit */
-/* floors.c: q, which has nothing computed, takes over the blocks of the longest known prefix; below: also those that
+/* tiers.c: q, which has nothing computed, takes over the blocks of the longest known prefix; below: also those that
  * have to be loaded first, where that is worth it. */
 void wf_sched_find_prefix(wf_sched *s, wf_seq *q, bool below);
-void wf_sched_land(wf_sched *s); /* sequences whose loads have ended go on */
+void wf_sched_complete_loads(wf_sched *s); /* sequences whose loads have ended go on */
 void wf_sched_leave_load(wf_sched *s, wf_seq *q); /* if it waits for one */
 /* q's block i, all of whose pages it holds or has passed, is cached: may it be stored? */
 void wf_sched_offer(wf_sched *s, wf_seq *q, uint32_t i);

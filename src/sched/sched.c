@@ -232,14 +232,15 @@ double wf_sched_ratio(const wf_sched *s)
     return s->prefill / WF_MAX(s->decode, 1);
 }
 
-void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from)
+void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from, bool only_coming)
 {
     uint32_t p = s->p.page_tokens, n = q->keys ? q->n_tokens / p : 0;
     q->private = true;
     for (uint32_t i = from / p; i < n; i++) {
         int32_t page = wf_prefix_find(&s->prefix, wf_sched_key(s, q, i), q->tokens + (size_t)i * p);
         if (page >= 0) wf_pages_uncache(&s->pages, page);
-        for (uint32_t t = 0; s->tiers && t < q->n_tables; t++) wf_tiers_forget(s->tiers, wf_sched_key(s, q, i), t);
+        for (uint32_t t = 0; s->tiers && t < q->n_tables; t++)
+            wf_tiers_forget(s->tiers, wf_sched_key(s, q, i), t, only_coming);
     }
 }
 

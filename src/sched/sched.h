@@ -218,9 +218,10 @@ void wf_sched_use_tiers(wf_sched *s, wf_tiers *tiers);
 void wf_sched_add(wf_sched *s, wf_seq *q);
 /* Ends q and releases its pages. finished: its length counts towards the average of its bucket. */
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
-/* The K and V of q may be wrong, or may never be computed, from position `from` on: no page of these stays in the
- * prefix cache, or all who begin alike would fail, too. */
-void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from);
+/* The K and V of q may be wrong, or may never be computed (only_coming), from position `from` on: no page of these stays
+ * in the prefix cache, or all who begin alike would fail, too; nor below, where what was stored before stays if they
+ * were only never computed. */
+void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from, bool only_coming);
 /* P:D of Sarathi, section 4.4: prompt tokens for each generated one, of the sequences that have finished, and before
  * of those that are expected; 0: neither is known. */
 double wf_sched_ratio(const wf_sched *s);

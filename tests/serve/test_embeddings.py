@@ -257,7 +257,7 @@ class AnyModel(serve.TestCase):
 
 
 class InFolder(serve.TestCase):
-    """Of a folder that has models of each kind, with a floor below the KV cache that encoders have no use for."""
+    """Of a folder that has models of each kind, with a tier below the KV cache that encoders have no use for."""
 
     def test_each_kind(self):
         s = Folder("--allow", "loading", "--kv-host", "16M", names=("text",))
@@ -290,8 +290,8 @@ class InFolder(serve.TestCase):
         self.assertEqual(s.post("/api/generate", {"model": "bert"}).json["done_reason"], "load")
         kinds = {m["id"]: m["capabilities"][0] for m in s.get("/v1/models").json["data"]}
         self.assertEqual(kinds, {"bert": "embedding", "bert-rank": "score", "text": "completion"})
-        floors = [x for x in s.get("/metrics").body.decode().splitlines() if "transfer_type=" in x]
-        self.assertTrue(floors and all('model_name="text"' in x for x in floors), floors)
+        tiers = [x for x in s.get("/metrics").body.decode().splitlines() if "transfer_type=" in x]
+        self.assertTrue(tiers and all('model_name="text"' in x for x in tiers), tiers)
         s.post("/models/unload", {"model": "bert"})
         s.wait(lambda: s.states()["bert"] == "unloaded", "unloaded")
         loads = s.loads("bert")

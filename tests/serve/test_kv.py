@@ -48,6 +48,7 @@ class Below(serve.cli.TestCase):
         """Whatever is loaded, one conversation at a time and all at once."""
         server = Server(*ARGS, "--kv-host", "64M", env=ALWAYS)
         try:
+            self.assertEqual({server.metrics()[f"kv_offload_{what}_total"] for what in ("failed", "paused", "dropped")}, {0})  # before its first step
             for at_a_time in (1, 12, 12, 1, 1, 1):
                 got, cached = rounds(server, at_a_time=at_a_time)
                 self.assertEqual(got, self.want)

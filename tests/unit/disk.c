@@ -1,7 +1,8 @@
 /* disk: blocks of KV in a file: they are there after a restart, after a process was killed at any moment, and nowhere
  * else; what is torn, stale, foreign or made by somebody else is not found, or its read fails. */
 #include "mem/disk.h"
-#include "support/suite.h"
+#include "support/said.h"
+#include "support/wraps.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 enum { TOKENS = 4, BYTES = 5000, SLOTS = 12, SLOT = 12288, HEAD = 4096 };
+#define LONG 10000000000ull /* ns; nothing takes so long */
 
 static char folder[] = "/tmp/weft-disk-XXXXXX", path[64], secret[80];
 
@@ -65,18 +67,31 @@ static bool await(wf_disk *d)
     return end.ok;
 }
 
-static bool put(wf_disk *d, int32_t i)
+/* Block i, with the content of block `content`. */
+static bool put_as(wf_disk *d, int32_t i, int32_t content)
 {
     int32_t tokens[TOKENS];
     uint8_t data[BYTES];
     wf_key key = key_of(i, tokens);
-    fill(i, data);
+    fill(content, data);
     return wf_disk_write(d, &key, tokens, 0, data, i) && await(d);
+}
+
+static bool put(wf_disk *d, int32_t i)
+{
+    return put_as(d, i, i);
+}
+
+static void forget(wf_disk *d, int32_t i)
+{
+    int32_t tokens[TOKENS];
+    wf_key key = key_of(i, tokens);
+    wf_disk_forget(d, &key, 0);
 }
 
 enum { MISS, BAD, GOOD };
 
-static int get(wf_disk *d, int32_t i)
+static int get_as(wf_disk *d, int32_t i, int32_t content)
 {
     int32_t tokens[TOKENS];
     uint8_t data[BYTES] = {0}, want[BYTES];
@@ -85,9 +100,14 @@ static int get(wf_disk *d, int32_t i)
     if (slot < 0) return MISS;
     assert_true(wf_disk_read(d, slot, data, i));
     if (!await(d)) return assert_int_equal(wf_store_find(wf_disk_store(d), &key, tokens, 0), -1), BAD;
-    fill(i, want);
+    fill(content, want);
     assert_memory_equal(data, want, BYTES);
     return GOOD;
+}
+
+static int get(wf_disk *d, int32_t i)
+{
+    return get_as(d, i, i);
 }
 
 static void put_some(int32_t n)
@@ -95,7 +115,7 @@ static void put_some(int32_t n)
     wf_disk_params p = params();
     wf_disk *d = open_disk(&p);
     for (int32_t i = 0; i < n; i++) assert_true(put(d, i));
-    wf_disk_close(d);
+    wf_disk_close(d, LONG);
 }
 
 static int count_good(const wf_disk_params *p, int32_t n)
@@ -103,7 +123,7 @@ static int count_good(const wf_disk_params *p, int32_t n)
     wf_disk *d = open_disk(p);
     int good = 0;
     for (int32_t i = 0; i < n; i++) good += get(d, i) == GOOD;
-    wf_disk_close(d);
+    wf_disk_close(d, LONG);
     return good;
 }
 
@@ -118,8 +138,8 @@ static void survives_a_restart(void **state)
     assert_int_equal(wf_disk_found(d), 8);
     for (int32_t i = 8; i < 20; i++) assert_true(put(d, i)); /* twelve places: the oldest go */
     for (int32_t i = 0; i < 8; i++) assert_int_equal(get(d, i), MISS);
-    assert_int_equal(wf_disk_stats_of(d)->evicted, 8);
-    wf_disk_close(d);
+    assert_int_equal(wf_disk_stats(d).evicted, 8);
+    wf_disk_close(d, LONG);
     assert_int_equal(count_good(&p, 20), 12);
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
@@ -148,7 +168,23 @@ static void smaller_and_larger(void **state)
     assert_int_equal(count_good(&p, 8), 3);
     wf_disk *d = NULL;
     p.bytes = 4097;
-    assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "hold no page");
+    assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "hold no block");
+}
+
+/* Sums of them do not come out small. */
+static void absurd_sizes(void **state)
+{
+    const uint64_t pages[] = {UINT64_MAX, UINT64_MAX - 4096, UINT64_MAX / 2, UINT64_MAX / 2 - HEAD};
+    wf_disk_params p = params();
+    wf_disk *d = NULL;
+    for (size_t i = 0; i < WF_LEN(pages); i++) {
+        p.page_bytes = pages[i];
+        assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "hold no block");
+        p.bytes = UINT64_MAX;
+        if (i < 3) assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "hold no block");
+    }
+    p.page_tokens = UINT32_MAX;
+    assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "at most");
 }
 
 static void one_process_at_a_time(void **state)
@@ -156,7 +192,7 @@ static void one_process_at_a_time(void **state)
     wf_disk_params p = params();
     wf_disk *d = open_disk(&p), *other = NULL;
     assert_error(wf_disk_open(&p, &other), WEFT_ERR_ARG, "another process uses");
-    wf_disk_close(d);
+    wf_disk_close(d, LONG);
 }
 
 static void overwrite(const char *name, off_t at, const void *data, size_t n)
@@ -183,6 +219,7 @@ static void damaged(void **state)
 {
     wf_disk_params p = params();
     put_some(1);
+    listen_to(WEFT_LOG_ERROR); /* the rest is said each time */
     enum { SAID = 168 + 4 * TOKENS }; /* bytes of the head that say something */
     for (off_t at = 0; at < SAID + BYTES; at += at < SAID ? 3 : 97) {
         off_t byte = HEAD + (at < SAID ? at : HEAD + at - SAID);
@@ -212,7 +249,7 @@ static void mixed(void **state)
     overwrite(path, HEAD + 5 * SLOT, a, SLOT);
     wf_disk *d = open_disk(&p);
     assert_int_equal(wf_disk_found(d), 1);
-    wf_disk_close(d);
+    wf_disk_close(d, LONG);
 }
 
 /* Without the secret nobody makes a block; who has it is its owner alone. */
@@ -239,6 +276,28 @@ static void secrets(void **state)
     assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "32 bytes");
 }
 
+/* Be they empty: who may read a file now may read what will be in it. */
+static void files_of_others(void **state)
+{
+    wf_disk_params p = params();
+    wf_disk *d = NULL;
+    for (int of_secret = 0; of_secret < 2; of_secret++) {
+        write_text(of_secret ? secret : path, "");
+        chmod(of_secret ? secret : path, 0644);
+        assert_error(wf_disk_open(&p, &d), WEFT_ERR_ARG, "600");
+        clear(NULL);
+        put_some(1);
+        char other[80];
+        const char *name = of_secret ? secret : path;
+        snprintf(other, sizeof other, "%s/other", folder);
+        assert_int_equal(rename(name, other), 0);
+        assert_int_equal(symlink(other, name), 0);
+        assert_error(wf_disk_open(&p, &d), WEFT_ERR_IO, "symbolic");
+        unlink(other);
+        clear(NULL);
+    }
+}
+
 /* A file of somebody else stays as it is. */
 static void another_file(void **state)
 {
@@ -258,6 +317,16 @@ static void another_file(void **state)
     assert_error(wf_disk_open(&p, &d), WEFT_ERR_IO, folder);
 }
 
+static ssize_t no_room(int fd, const void *data, size_t n, off_t at)
+{
+    return errno = ENOSPC, -1;
+}
+
+static ssize_t no_data(int fd, void *data, size_t n, off_t at)
+{
+    return n > HEAD ? 0 : pread(fd, data, n, at); /* heads alone are there */
+}
+
 /* What may be wrong is not there after a restart either, be it written or just being written. */
 static void forgotten(void **state)
 {
@@ -266,27 +335,102 @@ static void forgotten(void **state)
     uint8_t data[BYTES];
     put_some(3);
     wf_disk *d = open_disk(&p);
-    wf_key key = key_of(1, tokens);
-    wf_disk_forget(d, &key, 0);
-    key = key_of(3, tokens);
+    forget(d, 1);
+    wf_key key = key_of(3, tokens);
     fill(3, data);
     assert_true(wf_disk_write(d, &key, tokens, 0, data, 3));
-    wf_disk_forget(d, &key, 0);
+    forget(d, 3);
     assert_int_equal(wf_store_find(wf_disk_store(d), &key, tokens, 0), -1);
     for (wf_disk_end end; wf_disk_busy(d); wf_sleep_ns(100000)) wf_disk_done(d, &end);
     assert_int_equal(get(d, 1), MISS);
-    wf_disk_close(d);
+    wf_disk_close(d, LONG);
     assert_int_equal(count_good(&p, 4), 2);
 }
 
-static ssize_t no_room(int fd, const void *data, size_t n, off_t at)
+static atomic_bool hangs, fails;
+
+static void hang(void)
 {
-    return errno = ENOSPC, -1;
+    while (atomic_load(&hangs)) wf_sleep_ns(100000);
 }
 
-static ssize_t no_data(int fd, void *data, size_t n, off_t at)
+static ssize_t hung_read(int fd, void *data, size_t n, off_t at)
 {
-    return at >= HEAD && (at - HEAD) % SLOT >= HEAD ? 0 : pread(fd, data, n, at);
+    if (n > HEAD) hang();
+    return pread(fd, data, n, at);
+}
+
+static ssize_t hung_write(int fd, const void *data, size_t n, off_t at)
+{
+    hang();
+    return atomic_load(&fails) ? (errno = EROFS, -1) : pwrite(fd, data, n, at);
+}
+
+static const wf_disk_io hung = {hung_read, hung_write};
+
+/* ... however many they are, and whether the disk hangs or refuses for a while: nobody waits for it. */
+static void forgotten_while_it_hangs(void **state)
+{
+    enum { MANY = 150 };
+    wf_disk_params p = params();
+    p.bytes = HEAD + MANY * SLOT, p.io = &hung;
+    wf_disk *d = open_disk(&p);
+    for (int32_t i = 0; i < MANY; i++) assert_true(put(d, i));
+    atomic_store(&hangs, true), atomic_store(&fails, true);
+    for (int32_t i = 0; i < MANY; i++) forget(d, i), assert_int_equal(get(d, i), MISS);
+    assert_false(put(d, MANY)); /* no place is free until it is erased */
+    atomic_store(&hangs, false);
+    for (wf_disk_end end; wf_disk_busy(d); wf_sleep_ns(100000)) wf_disk_done(d, &end);
+    assert_true(wf_disk_stats(d).failed > 0);
+    atomic_store(&fails, false);
+    atomic_fetch_add(&test_clock_ahead, 60000000000ull);
+    for (wf_disk_end end; wf_disk_done(d, &end) || wf_disk_busy(d); wf_sleep_ns(100000)) continue;
+    assert_int_equal(wf_disk_stats(d).used_bytes, 0);
+    wf_disk_close(d, LONG);
+    assert_int_equal(count_good(&p, MANY), 0);
+}
+
+/* What a disk keeps waiting is left behind, with what it needs; what it was to read or to write may go. */
+static void closing_while_it_hangs(void **state)
+{
+    wf_disk_params p = params();
+    int32_t tokens[TOKENS];
+    uint8_t *data = malloc(BYTES);
+    put_some(2);
+    p.io = &hung;
+    wf_disk *d = open_disk(&p), *next = NULL;
+    atomic_store(&hangs, true);
+    for (int32_t i = 0; i < 2; i++) {
+        wf_key key = key_of(i, tokens);
+        assert_true(wf_disk_read(d, wf_store_find(wf_disk_store(d), &key, tokens, 0), data, i));
+        key = key_of(2 + i, tokens);
+        fill(2 + i, data);
+        assert_true(wf_disk_write(d, &key, tokens, 0, data, 2 + i));
+    }
+    wf_disk_close(d, 2000000);
+    free(data);
+    assert_error(wf_disk_open(&p, &next), WEFT_ERR_ARG, "that hangs");
+    atomic_store(&hangs, false);
+    for (int i = 0; wf_disk_open(&p, &next); i++) wf_sleep_ns(1000000), assert_true(i < 10000);
+    for (int32_t i = 0; i < 2; i++) assert_int_equal(get(next, i), GOOD);
+    wf_disk_close(next, LONG);
+}
+
+/* Of two slots with one block the later one is right: a block that could not be read once was written again, elsewhere. */
+static void the_later_one(void **state)
+{
+    wf_disk_params p = params();
+    put_some(2);
+    p.io = &(wf_disk_io){no_data, pwrite};
+    wf_disk *d = open_disk(&p);
+    for (int32_t i = 0; i < 2; i++) assert_int_equal(get(d, i), BAD);
+    assert_true(put_as(d, 0, 50));
+    wf_disk_close(d, LONG);
+    p.io = NULL;
+    d = open_disk(&p);
+    assert_int_equal(wf_disk_found(d), 1);
+    assert_int_equal(get_as(d, 0, 50), GOOD);
+    wf_disk_close(d, LONG);
 }
 
 /* A failure is a miss that counts, and the next one is tried again. */
@@ -299,9 +443,40 @@ static void faults_are_misses(void **state)
     assert_false(put(d, 5));
     assert_int_equal(get(d, 5), MISS);
     for (int32_t i = 0; i < 3; i++) assert_int_equal(get(d, i), BAD);
-    assert_int_equal(wf_disk_stats_of(d)->failed, 4);
-    assert_int_equal(wf_disk_used(d), 0);
-    wf_disk_close(d);
+    assert_int_equal(wf_disk_stats(d).failed, 4);
+    assert_int_equal(wf_disk_stats(d).used_bytes, 0);
+    wf_disk_close(d, LONG);
+}
+
+/* Which of them is told, with what the system says; after some in a row it is left alone for a while. */
+static void failures_in_a_row(void **state)
+{
+    wf_disk_params p = params();
+    put_some(1);
+    p.io = &(wf_disk_io){pread, no_room};
+    wf_disk *d = open_disk(&p);
+    listen_to(WEFT_LOG_WARN);
+    for (int32_t i = 1; i < 16; i++) assert_false(put(d, i));
+    assert_said("cannot write a block");
+    assert_said("No space left");
+    assert_false(wf_disk_pauses(d));
+    assert_false(put(d, 16));
+    assert_said("left alone");
+    assert_true(wf_disk_pauses(d));
+    assert_int_equal(wf_disk_stats(d).paused, 1);
+    uint64_t dropped = wf_disk_stats(d).dropped;
+    int32_t tokens[TOKENS];
+    wf_key key = key_of(0, tokens);
+    assert_false(wf_disk_read(d, wf_store_find(wf_disk_store(d), &key, tokens, 0), NULL, 0));
+    assert_false(put(d, 17));
+    assert_int_equal(wf_disk_stats(d).failed, 16);
+    assert_int_equal(wf_disk_stats(d).dropped, dropped + 1);
+    atomic_fetch_add(&test_clock_ahead, 60000000000ull);
+    assert_int_equal(get(d, 0), GOOD);
+    assert_false(put(d, 18));
+    assert_int_equal(wf_disk_stats(d).failed, 17);
+    assert_false(wf_disk_pauses(d)); /* one read was as it should be */
+    wf_disk_close(d, LONG);
 }
 
 /* Killed while it writes: each block is there as it was written, or it is not there. */
@@ -334,13 +509,14 @@ static void killed_at_any_moment(void **state)
             int got = get(d, i);
             good += got == GOOD, bad += got == BAD;
         }
-        wf_disk_close(d);
+        wf_disk_close(d, LONG);
     }
     printf("%d blocks survived, %d were torn\n", good, bad);
     assert_true(good >= KILLS);
 }
 
 #define EACH(f) CASE_IN(f, clear, clear)
-SUITE(disk, make_folder, remove_folder, EACH(survives_a_restart), EACH(others_find_nothing), EACH(smaller_and_larger),
-      EACH(one_process_at_a_time), EACH(damaged), EACH(mixed), EACH(secrets), EACH(another_file), EACH(forgotten),
-      EACH(faults_are_misses), EACH(killed_at_any_moment))
+SUITE(disk, make_folder, remove_folder, EACH(survives_a_restart), EACH(others_find_nothing), EACH(smaller_and_larger), EACH(absurd_sizes),
+      EACH(one_process_at_a_time), EACH(damaged), EACH(mixed), EACH(secrets), EACH(files_of_others), EACH(another_file), EACH(forgotten),
+      EACH(forgotten_while_it_hangs), EACH(closing_while_it_hangs), EACH(the_later_one),
+      EACH(faults_are_misses), EACH(failures_in_a_row), EACH(killed_at_any_moment))

@@ -1,6 +1,7 @@
 /* tiers: blocks of KV below the device, in worlds of random requests: whatever is copied, late, wrongly or not at all,
  * whoever goes away meanwhile, each slot that a row attends to holds what it computed. */
 #include "sched_world.h"
+#include "support/said.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -25,11 +26,12 @@ static void add_world(sums *sum, world *w)
     assert_int_equal(found, b->n_used); /* what is counted is there: no leak, no drift */
     assert_int_equal(free + found, b->n);
     assert_true(listed <= found);
-    sum->stored += t->stats.stored, sum->hits += w->s.tier_hits, sum->failed += t->stats.failed;
+    sum->stored += t->stats.stored_bytes / t->p.page_bytes, sum->hits += w->s.tier_hits, sum->failed += t->stats.failed;
     sum->evicted += b->evicted, sum->preempted += w->s.n_preempted;
     if (!t->disk) return;
-    const wf_disk_stats *d = wf_disk_stats_of(t->disk);
-    sum->written += d->written, sum->read += d->read, sum->bad += d->failed;
+    struct weft_kv_tier_stats d = wf_tiers_stats(t, WEFT_KV_TIER_DISK);
+    sum->written += d.stored_bytes / t->p.page_bytes, sum->read += d.loaded_bytes / t->p.page_bytes;
+    sum->bad += d.failed;
 }
 
 static void play_tiers(const wf_limits *l, const wf_kv_window *tables, uint32_t slots, const wf_disk_params *disk,
@@ -130,6 +132,7 @@ static void blocks_of_earlier_processes(void **state)
 {
     static const wf_disk_io bad = {bad_read, bad_write};
     sums sum = {0};
+    listen_to(WEFT_LOG_ERROR); /* each world warns */
     for (uint64_t seed = 1; seed <= 60; seed++) {
         const uint32_t slots[] = {1, 5, 40};
         wf_disk_params disk = {.path = path, .bytes = 4096 + 8192 * (seed / 20 % 2 ? 40 : 300),
@@ -183,9 +186,9 @@ static void second_sighting(void **state)
         world w;
         open_one(&w, always);
         add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
-        assert_int_equal(w.tiers.stats.stored > 0, always);
+        assert_int_equal(w.tiers.stats.stored_bytes > 0, always);
         add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
-        assert_true(w.tiers.stats.stored >= 9);
+        assert_true(w.tiers.stats.stored_bytes >= 9 * w.tiers.p.page_bytes);
         uint64_t before = w.s.tier_hits;
         sim *r = add(&w, 40, 3, 7);
         while (w.alive && !r->q.counted) step(&w);
@@ -250,21 +253,21 @@ static void stalled_load_is_given_up(void **state)
     close_world(&w);
 }
 
-/* What may be wrong is nowhere below, be its copy over or not. */
+/* What may be wrong is nowhere below, be its copy over or not; of what was never computed, only what is still coming. */
 static void forgotten_blocks(void **state)
 {
-    for (int when = 0; when < 2; when++) {
+    for (int when = 0; when < 4; when++) {
         world w;
         open_one(&w, true);
         sim *r = add(&w, 40, 2, 7);
         while (w.tiers.pool.n_used < 5) step(&w);
-        for (int i = 0; when && i < 10; i++) wf_tiers_poll(&w.tiers, 0), w.steps++;
-        wf_sched_forget(&w.s, &r->q, 8);
+        for (int i = 0; when % 2 && i < 10; i++) wf_tiers_poll(&w.tiers, 0), w.steps++;
+        wf_sched_forget(&w.s, &r->q, 8, when / 2);
         run_out(&w);
         crowd_out(&w);
         r = add(&w, 40, 1, 7);
         while (w.alive && !r->q.counted) step(&w);
-        assert_true(r->q.n_cached <= 8);
+        assert_true(when == 3 ? r->q.n_cached >= 20 : r->q.n_cached <= 8);
         run_out(&w);
         close_world(&w);
     }
@@ -311,6 +314,110 @@ static void worth(void **state)
     assert_true(wf_tiers_worth(&t, 1000, 0, 1)); /* nothing is known */
 }
 
+/* What is to be loaded and read before it counts, and a disk that gives nothing; what waits is no reason to think that
+ * a copy is fast. */
+static void worth_behind_others(void **state)
+{
+    wf_tier_block blocks[30] = {{0}};
+    for (int i = 0; i < 10; i++) blocks[i].slot = 5; /* in the file */
+    wf_tier_load before = {.blocks = blocks, .n = 30, .n_left = 30, .wanted = true};
+    wf_tiers t = {.load_ns = 10, .compute_ns = 10, .read_ns = 400, .pool.n = 5, .loads = &before};
+    assert_true(wf_tiers_worth(&t, 10, 0, 40));
+    assert_false(wf_tiers_worth(&t, 10, 0, 39));
+    assert_true(t.load_ns == 10);
+    before.n_left = 0;
+    assert_true(wf_tiers_worth(&t, 10, 5, 160)); /* by four threads: 10 * 10, (5 + 10) * 100 */
+    assert_false(wf_tiers_worth(&t, 10, 5, 159));
+    t.n_reading = 10;
+    assert_true(wf_tiers_worth(&t, 10, 5, 260));
+    assert_false(wf_tiers_worth(&t, 10, 5, 259));
+    t.read_seen_ns = 1000, t.now_ns = 5000;
+    assert_true(wf_tiers_worth(&t, 10, 5, 2510));
+    assert_false(wf_tiers_worth(&t, 10, 5, 2509));
+    assert_true(wf_tiers_worth(&t, 10, 0, 10)); /* what is in the pool does not wait for it */
+}
+
+static uint64_t read_takes_ns;
+
+static ssize_t slow_read(int fd, void *data, size_t n, off_t at)
+{
+    wf_sleep_ns(__atomic_load_n(&read_takes_ns, __ATOMIC_RELAXED));
+    return pread(fd, data, n, at);
+}
+
+static bool reads_fail;
+
+static ssize_t no_read(int fd, void *data, size_t n, off_t at)
+{
+    return __atomic_load_n(&reads_fail, __ATOMIC_RELAXED) ? (errno = EIO, -1) : pread(fd, data, n, at);
+}
+
+/* A world of a few slots, all of whose blocks are in the file. */
+static void open_over_disk(world *w, const wf_disk_io *io)
+{
+    wf_disk_params disk = {.path = path, .bytes = 4096 + 8192 * 400, .io = io};
+    open_world(w, &tight, WF_POLICY_NANOFLOW, 1, 1);
+    open_tiers(w, 12, true, &disk);
+    w->faultless = true;
+    add(w, 40, 1, 7), run_out(w), crowd_out(w);
+}
+
+/* A disk that was fast for long and is slow now is slow, and the other way round. */
+static void what_a_disk_takes_now(void **state)
+{
+    world w;
+    open_over_disk(&w, &(wf_disk_io){slow_read, pwrite});
+    for (int slow = 0; slow < 3; slow++) {
+        __atomic_store_n(&read_takes_ns, slow % 2 ? 3000000 : 1, __ATOMIC_RELAXED);
+        for (int i = 0; i < 4; i++) add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
+        assert_true(slow % 2 ? w.tiers.read_ns > 2000000 : w.tiers.read_ns < 2000000);
+    }
+    assert_int_equal(w.tiers.n_reading, 0);
+    close_world(&w);
+}
+
+/* A block that cannot be read fails one transfer, and nothing else; a load that somebody takes away fails nothing. */
+static void failures_count_once(void **state)
+{
+    world w;
+    open_over_disk(&w, &(wf_disk_io){no_read, pwrite});
+    __atomic_store_n(&reads_fail, true, __ATOMIC_RELAXED);
+    sim *r = add(&w, 8, 1, 7);
+    for (int i = 0; w.alive; i++) step(&w), assert_true(i < 1000);
+    __atomic_store_n(&reads_fail, false, __ATOMIC_RELAXED);
+    assert_int_equal(wf_tiers_stats(&w.tiers, WEFT_KV_TIER_DISK).failed, 1);
+    assert_int_equal(w.tiers.stats.failed, 0);
+    close_world(&w);
+    open_one(&w, true);
+    add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
+    r = add(&w, 40, 1, 7);
+    step(&w);
+    assert_non_null(r->q.load);
+    end_request(&w, r, false);
+    run_out(&w);
+    assert_int_equal(w.tiers.stats.failed, 0);
+    close_world(&w);
+}
+
+/* From a time on copies alone are waited for. */
+static void ends_by_a_time(void **state)
+{
+    world w;
+    open_one(&w, true);
+    sim *r = add(&w, 40, 1, 7);
+    while (!w.tiers.n_moves) step(&w);
+    end_request(&w, r, false);
+    wf_tiers_end(&w.tiers, 1);
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = w.steps + 3;
+    for (int i = 0; wf_tiers_busy(&w.tiers); i++) {
+        assert_true(i < 10);
+        wf_tiers_poll(&w.tiers, (uint64_t)++w.steps * 1000000);
+        wf_tiers_begin(&w.tiers);
+    }
+    assert_int_equal(w.tiers.n_moves, 0);
+    close_world(&w);
+}
+
 static void too_small(void **state)
 {
     wf_tiers t;
@@ -326,4 +433,5 @@ static void too_small(void **state)
 SUITE(tiers, make_folder, remove_folder, CASE(blocks_are_those_that_were_computed), CASE(windows_and_tables),
       CASE(blocks_of_earlier_processes), CASE(second_sighting), CASE(roots_are_apart), CASE(others_pass),
       CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(keys_are_those_of_others), CASE(tokens_are_compared),
-      CASE(worth), CASE(too_small))
+      CASE(worth),
+      CASE(worth_behind_others), CASE(what_a_disk_takes_now), CASE(failures_count_once), CASE(ends_by_a_time), CASE(too_small))

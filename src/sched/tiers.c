@@ -1,4 +1,4 @@
-/* floors: where the blocks of a prompt are found, on the device or below it (mem/tiers.h), and sequences that wait for
+/* tiers: where the blocks of a prompt are found, on the device or below it (mem/tiers.h), and sequences that wait for
  * theirs. See sched.h. */
 #include "sched/internal.h"
 
@@ -222,7 +222,7 @@ static void end_load(wf_sched *s, wf_seq *q, bool ok)
     wf_fair_found(s, q);
 }
 
-void wf_sched_land(wf_sched *s)
+void wf_sched_complete_loads(wf_sched *s)
 {
     for (wf_seq *q = s->running; q; q = q->next) {
         enum wf_tier_progress progress = q->load ? wf_tiers_progress(s->tiers, q->load) : WF_LOAD_RUNS;
