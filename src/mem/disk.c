@@ -1,42 +1,17 @@
-/* disk: see disk.h. From top to bottom: the file; what a slot says; threads; what the engine calls. */
+/* disk: see disk.h. From top to bottom: what an earlier process left; threads; what the engine calls. */
 #include "mem/disk.h"
-#include "base/blake2b.h"
+#include "mem/disk_file.h"
 #include "mem/store.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define ALIGN     4096u /* of slots and their content, in bytes */
 #define WAITING   64    /* transfers each way that wait at most */
 #define SCANNERS  8     /* threads that read the heads of slots at the start */
-#define MOST_TOKENS 1024 /* of a page */
 #define IN_A_ROW  16    /* failures after which the disk is left alone for a while */
 #define PAUSE_NS  30000000000ull
-
-static const char magic[8] = "weftKV1";
-
-typedef struct file_head {
-    char magic[8];
-    uint64_t page_tokens, slot_bytes;
-} file_head;
-
-/* Followed by the tokens. */
-typedef struct slot_head {
-    char magic[8];
-    uint64_t slot, table, page_tokens, sequence; /* sequence: of writes */
-    wf_key key, identity;
-    uint8_t content[32]; /* code of K and V */
-    uint8_t code[32];    /* of all that is before it, and of the tokens */
-} slot_head;
 
 typedef struct transfer {
     enum { IDLE, WAITS, RUNS, ENDED } state;
@@ -58,14 +33,12 @@ typedef struct worker {
 } worker;
 
 struct wf_disk {
-    wf_disk_params p;
-    wf_disk_io io;
-    int fd;
-    uint8_t secret[32];
-    uint32_t head_bytes;
-    uint64_t slot_bytes, sequence;
+    wf_disk_file file;
+    wf_key identity;
+    uint64_t sequence;
     wf_store blocks;
     int32_t to_erase; /* a list of dead slots, each with a pin; -1: none */
+    size_t scanned_bytes;
     uint32_t n_found, n_out, in_a_row; /* n_out: transfers that were not taken back */
     uint64_t paused_until_ns, erase_ns; /* 0: it is not; no erase begins before */
     struct weft_kv_tier_stats stats;
@@ -80,208 +53,46 @@ struct wf_disk {
     transfer list[2 * WAITING];
 };
 
-/* ---- the file -------------------------------------------------------------------------------------------------- */
-
-static weft_status no_file(const wf_disk *d, const char *what)
-{
-    return wf_fail(WEFT_ERR_IO, "KV blocks on disk: cannot %s %s: %s", what, d->p.path, strerror(errno));
-}
-
-/* All of it, or what is wrong: a file that ends before, or a disk that has no more room, is a failure like others. */
-static int read_all(const wf_disk *d, void *data, size_t n, uint64_t at)
-{
-    for (uint8_t *p = data; n;) {
-        ssize_t got = d->io.read(d->fd, p, n, (off_t)at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return got ? errno : ENODATA;
-        p += got, at += (uint64_t)got, n -= (size_t)got;
-    }
-    return 0;
-}
-
-static int write_all(const wf_disk *d, const void *data, size_t n, uint64_t at)
-{
-    for (const uint8_t *p = data; n;) {
-        ssize_t put = d->io.write(d->fd, p, n, (off_t)at);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return put ? errno : ENOSPC;
-        p += put, at += (uint64_t)put, n -= (size_t)put;
-    }
-    return 0;
-}
-
-static bool only_owners(const struct stat *st)
-{
-    return S_ISREG(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 077);
-}
-
-/* The secret lies beside the file: who cannot read it cannot make a block. */
-static weft_status take_secret(wf_disk *d)
-{
-    char path[PATH_MAX];
-    struct stat st;
-    if ((size_t)snprintf(path, sizeof path, "%s.secret", d->p.path) >= sizeof path)
-        return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: the path %s is too long", d->p.path);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return wf_fail(WEFT_ERR_IO, "KV blocks on disk: cannot open %s: %s", path, strerror(errno));
-    bool ok = !fstat(fd, &st) && only_owners(&st) && (!st.st_size || st.st_size == sizeof d->secret);
-    if (ok && !st.st_size)
-        ok = getrandom(d->secret, sizeof d->secret, 0) == sizeof d->secret &&
-             pwrite(fd, d->secret, sizeof d->secret, 0) == sizeof d->secret && !fsync(fd);
-    else if (ok) ok = pread(fd, d->secret, sizeof d->secret, 0) == sizeof d->secret;
-    close(fd);
-    return ok ? WEFT_OK
-              : wf_fail(WEFT_ERR_ARG,
-                        "KV blocks on disk: %s is not the secret of 32 bytes that only its owner reads (mode 0600): "
-                        "remove it and the blocks beside it, or name another file",
-                        path);
-}
-
-/* An empty one, or one of blocks of another size, begins anew. */
-static weft_status take_file(wf_disk *d)
-{
-    struct stat st;
-    file_head head = {.page_tokens = d->p.page_tokens, .slot_bytes = d->slot_bytes}, old;
-    memcpy(head.magic, magic, sizeof magic);
-    d->fd = open(d->p.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (d->fd < 0) return no_file(d, "open");
-    if (flock(d->fd, LOCK_EX | LOCK_NB))
-        return errno == EWOULDBLOCK ? wf_fail(WEFT_ERR_ARG,
-                                              "KV blocks on disk: another process uses %s, or a transfer of "
-                                              "this one that hangs: give each its own file",
-                                              d->p.path)
-                                    : no_file(d, "lock");
-    if (fstat(d->fd, &st)) return no_file(d, "read");
-    bool is_ours = S_ISREG(st.st_mode) && (!st.st_size || (pread(d->fd, &old, sizeof old, 0) == sizeof old &&
-                                                           !memcmp(old.magic, magic, sizeof magic)));
-    if (!is_ours)
-        return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %s is something else: name a file that is not there yet",
-                       d->p.path);
-    if (!only_owners(&st))
-        return wf_fail(WEFT_ERR_ARG,
-                       "KV blocks on disk: others may read or write %s, which holds what clients wrote: chmod 600, or "
-                       "name a file that is not there yet",
-                       d->p.path);
-    bool same = st.st_size && !memcmp(&old, &head, sizeof head);
-    if (st.st_size && !same) wf_log(WEFT_LOG_WARN, "%s held KV blocks of another size, and begins anew", d->p.path);
-    if (!same && (ftruncate(d->fd, 0) || pwrite(d->fd, &head, sizeof head, 0) != sizeof head))
-        return no_file(d, "write");
-    return ftruncate(d->fd, (off_t)(ALIGN + d->blocks.n * d->slot_bytes)) ? no_file(d, "resize") : WEFT_OK;
-}
-
-/* ---- what a slot says ------------------------------------------------------------------------------------------ */
-
-static uint64_t slot_at(const wf_disk *d, int32_t slot)
-{
-    return ALIGN + (uint64_t)slot * d->slot_bytes;
-}
-
-static void content_code(const wf_disk *d, const void *data, uint8_t *code)
-{
-    wf_blake2b b;
-    wf_blake2b_begin(&b, 32, d->secret, sizeof d->secret);
-    wf_blake2b_field(&b, "content", 7);
-    wf_blake2b_add(&b, data, d->p.page_bytes);
-    wf_blake2b_end(&b, code);
-}
-
-static void head_code(const wf_disk *d, const slot_head *h, const int32_t *tokens, uint8_t *code)
-{
-    wf_blake2b b;
-    wf_blake2b_begin(&b, 32, d->secret, sizeof d->secret);
-    wf_blake2b_field(&b, "head", 4);
-    wf_blake2b_add(&b, h, offsetof(slot_head, code));
-    wf_blake2b_add(&b, tokens, d->p.page_tokens * sizeof *tokens);
-    wf_blake2b_end(&b, code);
-}
-
-/* Is that what this slot says, and does it hold a block of ours? */
-static bool is_head(const wf_disk *d, int32_t slot, const slot_head *h, const int32_t *tokens)
-{
-    uint8_t code[32];
-    if (memcmp(h->magic, magic, sizeof magic) || h->slot != (uint64_t)slot || h->page_tokens != d->p.page_tokens ||
-        !wf_key_same(&h->identity, &d->p.identity)) return false;
-    head_code(d, h, tokens, code);
-    return !memcmp(code, h->code, sizeof code);
-}
-
-/* ... of a transfer, in memory of a slot's size. */
-static int read_block(const wf_disk *d, const transfer *t, uint8_t *to)
-{
-    const slot_head *h = (const slot_head *)to;
-    const int32_t *tokens = (const int32_t *)(h + 1);
-    uint8_t code[32];
-    int error = read_all(d, to, d->head_bytes + d->p.page_bytes, slot_at(d, t->slot));
-    if (error) return error;
-    content_code(d, to + d->head_bytes, code);
-    bool same = is_head(d, t->slot, h, tokens) && wf_key_same(&h->key, &t->key) && h->table == t->table &&
-        !memcmp(tokens, wf_store_tokens(&d->blocks, t->slot), d->p.page_tokens * sizeof *tokens) &&
-        !memcmp(code, h->content, sizeof code);
-    return same ? 0 : EBADMSG;
-}
-
-/* The content is in place. */
-static int write_block(const wf_disk *d, const transfer *t, uint8_t *from)
-{
-    slot_head *h = (slot_head *)from;
-    int32_t *tokens = (int32_t *)(h + 1);
-    memset(from, 0, d->head_bytes);
-    *h = (slot_head){.slot = (uint64_t)t->slot, .table = t->table, .page_tokens = d->p.page_tokens,
-                     .sequence = t->sequence, .key = t->key, .identity = d->p.identity};
-    memcpy(h->magic, magic, sizeof magic);
-    memcpy(tokens, wf_store_tokens(&d->blocks, t->slot), d->p.page_tokens * sizeof *tokens);
-    content_code(d, from + d->head_bytes, h->content);
-    head_code(d, h, tokens, h->code);
-    return write_all(d, from, d->head_bytes + d->p.page_bytes, slot_at(d, t->slot));
-}
-
-/* It would be found after a restart. */
-static int erase_block(const wf_disk *d, const transfer *t)
-{
-    static const slot_head none;
-    return write_all(d, &none, sizeof none, slot_at(d, t->slot));
-}
-
 /* ---- what an earlier process left ------------------------------------------------------------------------------ */
 
 typedef struct scan {
     const wf_disk *d;
     uint32_t first;
-    slot_head *heads; /* [slots] of all scanners; magic[0] 0: no block of ours */
-    int32_t *tokens;
+    uint8_t *heads; /* [slots] of all scanners, each with its tokens; magic[0] 0: no block of ours */
 } scan;
+
+static wf_disk_head *head_of(const wf_disk *d, const uint8_t *heads, size_t slot)
+{
+    return (wf_disk_head *)(uintptr_t)(heads + slot * d->scanned_bytes);
+}
 
 static void *scan_slots(void *arg)
 {
     const scan *s = arg;
     const wf_disk *d = s->d;
-    for (uint32_t i = s->first; i < d->blocks.n; i += SCANNERS) {
-        int32_t *tokens = s->tokens + (size_t)i * d->p.page_tokens;
-        uint64_t at = slot_at(d, (int32_t)i);
-        bool is_ours = !read_all(d, &s->heads[i], sizeof *s->heads, at) &&
-            !read_all(d, tokens, d->p.page_tokens * sizeof *tokens, at + sizeof *s->heads) &&
-            is_head(d, (int32_t)i, &s->heads[i], tokens);
-        if (!is_ours) s->heads[i].magic[0] = 0;
+    for (uint32_t i = s->first; i < d->file.n; i += SCANNERS) {
+        wf_disk_head *h = head_of(d, s->heads, i);
+        if (wf_disk_file_head(&d->file, i, h) || !wf_key_same(&h->identity, &d->identity)) h->magic[0] = 0;
     }
     return NULL;
 }
 
 static int by_sequence(const void *a, const void *b)
 {
-    const slot_head *x = *(slot_head *const *)a, *y = *(slot_head *const *)b;
+    const wf_disk_head *x = *(wf_disk_head *const *)a, *y = *(wf_disk_head *const *)b;
     return (x->sequence > y->sequence) - (x->sequence < y->sequence);
 }
 
-static void restore_blocks(wf_disk *d, slot_head *heads, const int32_t *tokens, slot_head **order)
+static void restore_blocks(wf_disk *d, const uint8_t *heads, wf_disk_head **order)
 {
-    for (uint32_t i = 0; i < d->blocks.n; i++) order[i] = &heads[i];
-    qsort(order, d->blocks.n, sizeof *order, by_sequence);
-    for (uint32_t i = 0; i < d->blocks.n; i++) {
-        const slot_head *h = order[i];
-        if (!h->magic[0]) continue;
-        d->sequence = WF_MAX(d->sequence, h->sequence);
-        wf_store_restore(&d->blocks, (int32_t)h->slot, &h->key, tokens + h->slot * d->p.page_tokens,
-                         (uint32_t)h->table);
+    size_t n = 0;
+    for (uint32_t i = 0; i < d->file.n; i++)
+        if (head_of(d, heads, i)->magic[0]) order[n++] = head_of(d, heads, i);
+    qsort(order, n, sizeof *order, by_sequence);
+    for (size_t i = 0; i < n; i++) {
+        wf_disk_head *h = order[i];
+        wf_store_restore(&d->blocks, (int32_t)h->slot, &h->key, wf_disk_head_tokens(h), (uint32_t)h->table);
+        d->sequence = h->sequence;
     }
     wf_store_list_free(&d->blocks);
     d->n_found = d->blocks.n_used;
@@ -289,23 +100,22 @@ static void restore_blocks(wf_disk *d, slot_head *heads, const int32_t *tokens, 
 
 static weft_status find_blocks(wf_disk *d)
 {
-    uint32_t n = d->blocks.n, started = 0;
-    slot_head *heads = wf_calloc(n, sizeof *heads), **order = wf_calloc(n, sizeof *order);
-    int32_t *tokens = wf_calloc(n, d->p.page_tokens * sizeof *tokens);
-    bool ok = heads && order && tokens;
+    uint32_t n = d->file.n, started = 0;
+    d->scanned_bytes = WF_UP(sizeof(wf_disk_head) + d->file.page_tokens * sizeof(int32_t), sizeof(uint64_t));
+    uint8_t *heads = wf_calloc(n, d->scanned_bytes);
+    wf_disk_head **order = wf_calloc(n, sizeof *order);
     scan s[SCANNERS];
     pthread_t threads[SCANNERS];
-    for (; ok && started < SCANNERS; started++) {
-        s[started] = (scan){d, started, heads, tokens};
+    for (; heads && order && started < SCANNERS; started++) {
+        s[started] = (scan){d, started, heads};
         if (pthread_create(&threads[started], NULL, scan_slots, &s[started])) break;
     }
     for (uint32_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
-    ok = ok && started == SCANNERS;
-    if (ok) restore_blocks(d, heads, tokens, order);
+    if (started == SCANNERS) restore_blocks(d, heads, order);
     free(heads);
     free(order);
-    free(tokens);
-    return ok ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "KV blocks on disk: no memory to read what %s holds", d->p.path);
+    return started == SCANNERS ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "KV blocks on disk: no memory to read what %s holds",
+                                                   d->file.path);
 }
 
 /* ---- threads --------------------------------------------------------------------------------------------------- */
@@ -320,6 +130,26 @@ static transfer *next_transfer(wf_disk *d)
     return best;
 }
 
+static int read_block(const wf_disk *d, const transfer *t, uint8_t *slot)
+{
+    wf_disk_head *h = (wf_disk_head *)slot;
+    int error = wf_disk_file_read(&d->file, (uint32_t)t->slot, slot);
+    bool same = !error && wf_key_same(&h->identity, &d->identity) && wf_key_same(&h->key, &t->key) &&
+        h->table == t->table && !memcmp(wf_disk_head_tokens(h), wf_store_tokens(&d->blocks, t->slot),
+                                        d->file.page_tokens * sizeof(int32_t));
+    return error ? error : same ? 0 : EBADMSG;
+}
+
+/* K and V are in place. */
+static int write_block(const wf_disk *d, const transfer *t, uint8_t *slot)
+{
+    wf_disk_head *h = (wf_disk_head *)slot;
+    memset(slot, 0, d->file.head_bytes);
+    *h = (wf_disk_head){.table = t->table, .sequence = t->sequence, .key = t->key, .identity = d->identity};
+    memcpy(wf_disk_head_tokens(h), wf_store_tokens(&d->blocks, t->slot), d->file.page_tokens * sizeof(int32_t));
+    return wf_disk_file_write(&d->file, (uint32_t)t->slot, slot);
+}
+
 /* The lock is let go while it runs. What was to be read comes too late once nobody takes it back. */
 static int run_transfer(worker *w, const transfer *t)
 {
@@ -328,18 +158,18 @@ static int run_transfer(worker *w, const transfer *t)
     d->touching += is_copied;
     pthread_mutex_unlock(&d->lock);
     if (is_copied) {
-        memcpy(w->slot + d->head_bytes, t->data, d->p.page_bytes);
+        memcpy(w->slot + d->file.head_bytes, t->data, d->file.page_bytes);
         pthread_mutex_lock(&d->lock);
         d->touching--;
         pthread_cond_signal(&d->changed);
         pthread_mutex_unlock(&d->lock);
     }
-    int error = t->erase ? erase_block(d, t) : t->write ? write_block(d, t, w->slot) : read_block(d, t, w->slot);
+    int error = t->erase ? wf_disk_file_erase(&d->file, (uint32_t)t->slot) : t->write ? write_block(d, t, w->slot) : read_block(d, t, w->slot);
     pthread_mutex_lock(&d->lock);
     if (t->write || error || d->stop) return error;
     d->touching++;
     pthread_mutex_unlock(&d->lock);
-    memcpy(t->data, w->slot + d->head_bytes, d->p.page_bytes);
+    memcpy(t->data, w->slot + d->file.head_bytes, d->file.page_bytes);
     pthread_mutex_lock(&d->lock);
     d->touching--;
     return 0;
@@ -347,14 +177,12 @@ static int run_transfer(worker *w, const transfer *t)
 
 static void free_disk(wf_disk *d)
 {
-    if (d->fd >= 0) close(d->fd);
+    wf_disk_file_close(&d->file);
     pthread_cond_destroy(&d->wake);
     pthread_cond_destroy(&d->changed);
     pthread_mutex_destroy(&d->lock);
     wf_store_free(&d->blocks);
-    explicit_bzero(d->secret, sizeof d->secret);
     free(d->memory);
-    free((char *)d->p.path);
     free(d);
 }
 
@@ -387,10 +215,10 @@ static void *run_transfers(void *arg)
 
 static weft_status start_threads(wf_disk *d)
 {
-    d->memory = wf_calloc(WF_DISK_THREADS, d->slot_bytes);
+    d->memory = wf_calloc(WF_DISK_THREADS, d->file.slot_bytes);
     if (!d->memory) return WEFT_ERR_NOMEM;
     for (worker *w = d->workers; w < d->workers + WF_DISK_THREADS; w++) {
-        *w = (worker){.d = d, .slot = d->memory + (size_t)(w - d->workers) * d->slot_bytes};
+        *w = (worker){.d = d, .slot = d->memory + (size_t)(w - d->workers) * d->file.slot_bytes};
         pthread_mutex_lock(&d->lock);
         bool failed = pthread_create(&w->thread, NULL, run_transfers, w);
         d->n_threads += !failed;
@@ -401,41 +229,17 @@ static weft_status start_threads(wf_disk *d)
     return WEFT_OK;
 }
 
-/* How many slots the file may have, and how large they are. */
-static weft_status take_sizes(wf_disk *d, uint32_t *slots)
-{
-    const wf_disk_params *p = &d->p;
-    uint64_t most = WF_MIN(p->bytes, (uint64_t)INT64_MAX), n = 0;
-    if (p->page_tokens > MOST_TOKENS)
-        return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %u tokens: at most %d", p->page_tokens, MOST_TOKENS);
-    d->head_bytes = (uint32_t)WF_UP(sizeof(slot_head) + p->page_tokens * sizeof(int32_t), ALIGN);
-    if (p->page_bytes < most) {
-        d->slot_bytes = WF_UP(d->head_bytes + p->page_bytes, (uint64_t)ALIGN);
-        n = most > ALIGN ? (most - ALIGN) / d->slot_bytes : 0;
-    }
-    *slots = (uint32_t)WF_MIN(n, (uint64_t)WF_STORE_MOST);
-    return n ? WEFT_OK
-             : wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %s in %s hold no block of the KV cache, which takes more than "
-                                     "%s there: give it more room", WF_HUMAN(p->bytes, true), p->path,
-                       WF_HUMAN(p->page_bytes, true));
-}
-
 weft_status wf_disk_open(const wf_disk_params *p, wf_disk **out)
 {
     wf_disk *d = wf_calloc(1, sizeof *d);
-    uint32_t slots = 0;
     if (!d) return WEFT_ERR_NOMEM;
-    d->p = *p;
-    d->p.path = wf_strdup(p->path);
-    d->io = p->io ? *p->io : (wf_disk_io){pread, pwrite};
-    d->fd = d->to_erase = -1;
+    d->identity = p->identity;
+    d->to_erase = -1;
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->wake, NULL);
     pthread_cond_init(&d->changed, NULL);
-    weft_status s = d->p.path ? take_sizes(d, &slots) : WEFT_ERR_NOMEM;
-    if (s == WEFT_OK) s = wf_store_init(&d->blocks, slots, p->page_tokens);
-    if (s == WEFT_OK) s = take_file(d);
-    if (s == WEFT_OK) s = take_secret(d);
+    weft_status s = wf_disk_file_make(p, &d->file);
+    if (s == WEFT_OK) s = wf_store_init(&d->blocks, d->file.n, p->page_tokens);
     if (s == WEFT_OK) s = find_blocks(d);
     if (s == WEFT_OK) s = start_threads(d);
     if (s == WEFT_OK) *out = d;
@@ -456,7 +260,7 @@ void wf_disk_close(wf_disk *d, uint64_t within_ns)
     bool hangs = d->n_threads;
     if (hangs)
         wf_log(WEFT_LOG_WARN, "KV blocks on disk: %u transfers hang, and %s stays taken until they end: look at the disk",
-               d->n_threads, d->p.path);
+               d->n_threads, d->file.path);
     d->left_behind = hangs;
     pthread_t threads[WF_DISK_THREADS];
     uint32_t n = d->n_started;
@@ -476,8 +280,8 @@ uint32_t wf_disk_found(const wf_disk *d)
 struct weft_kv_tier_stats wf_disk_stats(const wf_disk *d)
 {
     struct weft_kv_tier_stats s = d->stats;
-    s.bytes = d->blocks.n * d->slot_bytes;
-    s.used_bytes = d->blocks.n_used * d->p.page_bytes;
+    s.bytes = d->blocks.n * d->file.slot_bytes;
+    s.used_bytes = d->blocks.n_used * d->file.page_bytes;
     s.evicted = d->blocks.evicted;
     return s;
 }
@@ -571,7 +375,7 @@ static void pause_disk(wf_disk *d, const char *why)
     d->paused_until_ns = wf_now_ns() + PAUSE_NS;
     d->stats.paused++;
     wf_log(WEFT_LOG_WARN, "KV blocks on disk: %d transfers in a row failed, the last one with \"%s\": %s is left alone "
-           "for %d s; look at the disk's health and room", IN_A_ROW, why, d->p.path, (int)(PAUSE_NS / 1000000000u));
+           "for %d s; look at the disk's health and room", IN_A_ROW, why, d->file.path, (int)(PAUSE_NS / 1000000000u));
     pthread_mutex_lock(&d->lock);
     for (transfer *t = d->list; t < d->list + WF_LEN(d->list); t++)
         if (t->state == WAITS) t->state = ENDED, t->error = ECANCELED;
@@ -587,7 +391,7 @@ static void count_failure(wf_disk *d, const transfer *t)
     }
     if (!d->stats.failed++)
         wf_log(WEFT_LOG_WARN, "KV blocks on disk: cannot %s a block in %s: %s. It is computed again; look at the disk's "
-               "health and room if that goes on", t->erase ? "erase" : t->write ? "write" : "read", d->p.path, why);
+               "health and room if that goes on", t->erase ? "erase" : t->write ? "write" : "read", d->file.path, why);
     if (++d->in_a_row >= IN_A_ROW && !wf_disk_pauses(d)) pause_disk(d, why);
 }
 
@@ -598,7 +402,7 @@ static void count_end(wf_disk *d, const transfer *t)
     else d->in_a_row = 0;
     if (t->erase) return;
     *(t->write ? &s->store_ns : &s->load_ns) += t->ns;
-    if (!t->error) *(t->write ? &s->stored_bytes : &s->loaded_bytes) += d->p.page_bytes;
+    if (!t->error) *(t->write ? &s->stored_bytes : &s->loaded_bytes) += d->file.page_bytes;
 }
 
 /* Whatever is in a slot after a failure, it is not that block. */

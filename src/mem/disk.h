@@ -1,45 +1,23 @@
-/* disk: the lowest tier of the KV cache: a file of fixed slots, one block each, read and written by threads of its own
- * so that nobody waits for a disk (tiers.h).
+/* disk: the lowest tier of the KV cache: a file of fixed slots, one block each (disk_file.h), read and written by threads
+ * of its own so that nobody waits for a disk (tiers.h).
  *
- *   head | slot 0: head, K and V | slot 1 | ...
- *
- * A slot says which block it holds: key, tokens, table, and the identity of model and format. Head and content carry
- * message authentication codes under a secret, which lies beside the file where only its owner reads it. So a block
- * that is torn, stale, of another model or made by somebody else is not found, or its read fails, and it is computed.
  * A slot is found once its write has ended. Nothing else is needed for a crash at any moment, and no write waits for
- * another.
+ * another. What the disk does wrong (errors, no space, short or slow transfers) is a miss that is counted. After some
+ * failures in a row the disk is left alone for a while. A disk that hangs keeps nobody: not even wf_disk_close.
  *
- * One process has the file at a time. What the disk does wrong (errors, no space, short or slow transfers) is a miss
- * that is counted. After some failures in a row the disk is left alone for a while. A disk that hangs keeps nobody: not
- * even wf_disk_close. The engine's thread is the only user of these functions.
+ * The engine's thread is the only user of these functions.
  */
 #ifndef WF_DISK_H
 #define WF_DISK_H
 
+#include "mem/disk_file.h"
 #include "mem/store.h"
-
-#include <sys/types.h>
 
 enum { WF_DISK_THREADS = 4 }; /* a code of 2 MiB takes one 2 ms, a fast disk half a millisecond */
 
 typedef struct wf_disk wf_disk;
 
-/* How files are read and written; tests replace it. As pread and pwrite. */
-typedef struct wf_disk_io {
-    ssize_t (*read)(int fd, void *data, size_t n, off_t at);
-    ssize_t (*write)(int fd, const void *data, size_t n, off_t at);
-} wf_disk_io;
-
-typedef struct wf_disk_params {
-    const char *path;
-    uint64_t bytes, page_bytes; /* of the file, at most; of a block */
-    uint32_t page_tokens;
-    wf_key identity;      /* of all blocks that this process wants */
-    const wf_disk_io *io; /* NULL: the system's */
-} wf_disk_params;
-
-/* Opens or makes the file, and finds what an earlier process has left. WEFT_ERR_ARG: another process has it, it is
- * something else, or it has no room for a block; WEFT_ERR_IO. */
+/* Opens or makes the file (wf_disk_file_make), and finds what an earlier process has left. */
 weft_status wf_disk_open(const wf_disk_params *p, wf_disk **out);
 /* Waits so long at most for transfers to end. Those that hang keep what they need, and the file, until they end. NULL
  * is allowed. */
