@@ -482,4 +482,23 @@ enum weft_status weft_candidates(const char *device, const char *tier, const cha
  * as in weft_engine_params. */
 enum weft_status weft_kernel_source(const char *device, const char *name, char **text);
 
+/* --- a file of blocks of KV ---------------------------------------------------------------------- */
+
+struct weft_kv_model { /* blocks of one model with the settings of one engine */
+    uint8_t identity[32];
+    uint64_t blocks;
+};
+struct weft_kv_file {
+    uint64_t slots, block_bytes, damaged;
+    uint32_t block_tokens;
+    struct weft_kv_model *models;
+    size_t n_models;
+};
+enum weft_kv_action { WEFT_KV_LIST, WEFT_KV_VERIFY, WEFT_KV_EMPTY };
+/* What a file of weft_engine_params.kv_disk holds. LIST reads what slots say, VERIFY also K and V; EMPTY removes all
+ * blocks before. WEFT_ERR_ARG: a process uses it, others may read it, or it is something else. Free it with
+ * weft_kv_file_free. */
+enum weft_status weft_kv_file(const char *path, enum weft_kv_action what, struct weft_kv_file *out);
+void weft_kv_file_free(struct weft_kv_file *f);
+
 #endif

@@ -164,7 +164,9 @@ static int run_transfer(worker *w, const transfer *t)
         pthread_cond_signal(&d->changed);
         pthread_mutex_unlock(&d->lock);
     }
-    int error = t->erase ? wf_disk_file_erase(&d->file, (uint32_t)t->slot) : t->write ? write_block(d, t, w->slot) : read_block(d, t, w->slot);
+    int error = t->erase   ? wf_disk_file_erase(&d->file, (uint32_t)t->slot)
+                : t->write ? write_block(d, t, w->slot)
+                           : read_block(d, t, w->slot);
     pthread_mutex_lock(&d->lock);
     if (t->write || error || d->stop) return error;
     d->touching++;
@@ -259,8 +261,8 @@ void wf_disk_close(wf_disk *d, uint64_t within_ns)
     while (d->n_threads > d->running || d->touching) pthread_cond_wait(&d->changed, &d->lock);
     bool hangs = d->n_threads;
     if (hangs)
-        wf_log(WEFT_LOG_WARN, "KV blocks on disk: %u transfers hang, and %s stays taken until they end: look at the disk",
-               d->n_threads, d->file.path);
+        wf_log(WEFT_LOG_WARN, "KV blocks on disk: %u transfers hang, and %s stays taken until they end: look at the "
+               "disk", d->n_threads, d->file.path);
     d->left_behind = hangs;
     pthread_t threads[WF_DISK_THREADS];
     uint32_t n = d->n_started;
@@ -390,8 +392,8 @@ static void count_failure(wf_disk *d, const transfer *t)
         return;
     }
     if (!d->stats.failed++)
-        wf_log(WEFT_LOG_WARN, "KV blocks on disk: cannot %s a block in %s: %s. It is computed again; look at the disk's "
-               "health and room if that goes on", t->erase ? "erase" : t->write ? "write" : "read", d->file.path, why);
+        wf_log(WEFT_LOG_WARN, "KV blocks on disk: cannot %s a block in %s: %s. It is computed again; look at the "
+               "disk's health and room if that goes on", t->erase ? "erase" : t->write ? "write" : "read", d->file.path, why);
     if (++d->in_a_row >= IN_A_ROW && !wf_disk_pauses(d)) pause_disk(d, why);
 }
 

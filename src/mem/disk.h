@@ -1,5 +1,5 @@
-/* disk: the lowest tier of the KV cache: a file of fixed slots, one block each (disk_file.h), read and written by threads
- * of its own so that nobody waits for a disk (tiers.h).
+/* disk: the lowest tier of the KV cache: a file of fixed slots, one block each (disk_file.h), read and written by
+ * threads of its own so that nobody waits for a disk (tiers.h).
  *
  * A slot is found once its write has ended. Nothing else is needed for a crash at any moment, and no write waits for
  * another. What the disk does wrong (errors, no space, short or slow transfers) is a miss that is counted. After some
@@ -19,8 +19,8 @@ typedef struct wf_disk wf_disk;
 
 /* Opens or makes the file (wf_disk_file_make), and finds what an earlier process has left. */
 weft_status wf_disk_open(const wf_disk_params *p, wf_disk **out);
-/* Waits so long at most for transfers to end. Those that hang keep what they need, and the file, until they end. NULL
- * is allowed. */
+/* Waits so long at most for transfers to end. Those that hang keep what they need, and the file, until they end. d may
+ * be NULL. */
 void wf_disk_close(wf_disk *d, uint64_t within_ns);
 uint32_t wf_disk_found(const wf_disk *d); /* blocks of this identity when it was opened */
 struct weft_kv_tier_stats wf_disk_stats(const wf_disk *d);
@@ -30,8 +30,8 @@ bool wf_disk_pauses(const wf_disk *d); /* it is left alone: nothing is read or w
 wf_store *wf_disk_store(wf_disk *d);
 void wf_disk_forget(wf_disk *d, const wf_key *key, uint32_t table); /* the block may be wrong */
 
-/* Transfers. false: too many wait, or it pauses, or, of a write, the block is there or no slot can be had. The memory belongs to it
- * until it is taken back with wf_disk_done; `tag` comes back with it. */
+/* Transfers. false: too many wait, or it pauses, or, of a write, the block is there or no slot can be had. The memory
+ * belongs to it until it is taken back with wf_disk_done; `tag` comes back with it. */
 bool wf_disk_read(wf_disk *d, int32_t slot, void *data, int32_t tag);
 bool wf_disk_write(wf_disk *d, const wf_key *key, const int32_t *tokens, uint32_t table, const void *data, int32_t tag);
 typedef struct wf_disk_end {

@@ -155,7 +155,8 @@ void wf_tiers_offer(wf_tiers *t, const wf_key *key, int32_t page, uint32_t table
 static uint32_t count_unread(const wf_tiers *t, const wf_tier_load *l)
 {
     uint32_t n = 0;
-    for (const wf_tier_block *b = l->blocks; b < l->blocks + l->n; b++) n += !b->begun && wf_tiers_is_on_disk(t, b->slot);
+    for (const wf_tier_block *b = l->blocks; b < l->blocks + l->n; b++)
+        n += !b->begun && wf_tiers_is_on_disk(t, b->slot);
     return n;
 }
 

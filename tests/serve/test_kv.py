@@ -1,12 +1,13 @@
 """Blocks of KV below the cache (--kv-host, --kv-disk) change how long an answer takes, and nothing of it: also after the
 server was killed, and never for another tenant."""
+import json
 import os
 import signal
 import subprocess
 import tempfile
 
 import serve
-from serve import Server, at_once
+from serve import Server, at_once, cli
 
 PAGE, CONTEXT = 16, 256
 # Conversations that together need several times the KV cache; each goes on.
@@ -91,15 +92,22 @@ class Below(serve.cli.TestCase):
                 other = subprocess.run(Server.command(*args), stderr=subprocess.PIPE, timeout=serve.PATIENCE)
                 self.assertNotEqual(other.returncode, 0)
                 self.assertIn(b"another process uses", other.stderr)
+                self.fails(cli.USAGE, "another process uses", "kv", path)
                 got, cached = rounds(server, 1, cache_salt="another's")
                 self.assertEqual({c for c, _ in cached.values()}, {0})
             finally:
                 server.end()
+            held = json.loads(self.ok("kv", path, "verify", "--json").text)
+            self.assertEqual((held["damaged"], held["block_tokens"], len(held["models"])), (0, PAGE, 1), held)
+            self.assertIn(f"{held['models'][0]['blocks']} of {held['slots']} slots", self.ok("kv", path).text)
             server = Server(*args, "-c", CONTEXT + 64, env=ALWAYS)  # a setting that K and V may depend on
             try:
                 self.assertEqual({c for c, _ in rounds(server, 1)[1].values()}, {0})
             finally:
                 server.end()
+            self.assertEqual(len(json.loads(self.ok("kv", path, "--json").text)["models"]), 2)
+            self.ok("kv", path, "empty")
+            self.assertEqual(json.loads(self.ok("kv", path, "list", "--json").text)["models"], [])
 
     def test_what_cannot_be(self):
         for words, *args in (("no_prefix turns off", "--kv-host", "1M", "--no-prefix-cache"), ("holds no page", "--kv-host", "9"),
