@@ -300,6 +300,8 @@ stage_plain() {
     WEFT_TEST_PART=$parts run_tests "tests" plain -- -f names_for plain
     if $long; then
         check "images of containers" tests/packages/image.sh "$out/image"
+        check "a million requests over the tiers of the KV cache, and a thousand kills" env WEFT_KV_ROUNDS=24 bash -c \
+            "'$out/plain/tests/unit/unit' tiers && '$out/plain/tests/unit/unit' disk"
         check "soak of half an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/cli/soak.py 1800
         check "soak of the server, an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/serve/soak.py --segment 3600
     fi

@@ -20,4 +20,11 @@ static inline bool is_of_part(const char *area, uint32_t index)
     return index % n == k % n;
 }
 
+/* How often a test does what it does: as a variable says, which a long run sets, or as it does by itself. */
+static inline int test_rounds(const char *variable, int otherwise)
+{
+    const char *n = getenv(variable);
+    return n ? atoi(n) : otherwise;
+}
+
 #endif

@@ -1,6 +1,8 @@
 /* disk: blocks of KV in a file: they are there after a restart, after a process was killed at any moment, and nowhere
  * else; what is torn, stale, foreign or made by somebody else is not found, or its read fails. */
+#include "lab/lab.h"
 #include "mem/disk.h"
+#include "support/part.h"
 #include "support/said.h"
 #include "support/wraps.h"
 
@@ -416,7 +418,7 @@ static void closing_while_it_hangs(void **state)
     wf_disk_close(next, LONG);
 }
 
-/* Of two slots with one block the later one is right: a block that could not be read once was written again, elsewhere. */
+/* Of two slots with one block the later one is right: what could not be read once was written again, elsewhere. */
 static void the_later_one(void **state)
 {
     wf_disk_params p = params();
@@ -482,10 +484,10 @@ static void failures_in_a_row(void **state)
 /* Killed while it writes: each block is there as it was written, or it is not there. */
 static void killed_at_any_moment(void **state)
 {
-    enum { KILLS = 60, BLOCKS = 30 };
+    enum { BLOCKS = 30 };
     wf_disk_params p = params();
-    int good = 0, bad = 0;
-    for (int k = 0; k < KILLS; k++) {
+    int good = 0, bad = 0, kills = 60 * test_rounds("WEFT_KV_ROUNDS", 1);
+    for (int k = 0; k < kills; k++) {
         int begun[2];
         char byte = 0;
         assert_int_equal(pipe(begun), 0);
@@ -512,11 +514,57 @@ static void killed_at_any_moment(void **state)
         wf_disk_close(d, LONG);
     }
     printf("%d blocks survived, %d were torn\n", good, bad);
-    assert_true(good >= KILLS);
+    assert_true(good >= kills);
+}
+
+/* ---- what `weft kv` says of a file ------------------------------------------------------------------------------ */
+
+static void assert_holds(enum weft_kv_action what, uint64_t first, uint64_t second, uint64_t damaged)
+{
+    struct weft_kv_file f;
+    assert_ok(weft_kv_file(path, what, &f));
+    assert_int_equal(f.n_models, (first > 0) + (second > 0));
+    if (first) assert_int_equal(f.models[0].blocks, first);
+    if (second) assert_int_equal(f.models[1].blocks, second);
+    assert_int_equal(f.damaged, damaged);
+    assert_int_equal(f.block_tokens, TOKENS);
+    assert_int_equal(f.block_bytes, BYTES);
+    weft_kv_file_free(&f);
+}
+
+static void looked_at(void **state)
+{
+    struct weft_kv_file f;
+    wf_disk_params p = params();
+    assert_error(weft_kv_file(path, WEFT_KV_LIST, &f), WEFT_ERR_IO, "No such file");
+    assert_int_equal(access(path, F_OK), -1);
+    put_some(8);
+    p.identity = (wf_key){{8}};
+    wf_disk *d = open_disk(&p);
+    for (int32_t i = 0; i < 2; i++) assert_true(put(d, i)); /* in place of two of the others */
+    assert_error(weft_kv_file(path, WEFT_KV_EMPTY, &f), WEFT_ERR_ARG, "another process uses");
+    wf_disk_close(d, LONG);
+    assert_holds(WEFT_KV_VERIFY, 2, 6, 0);
+    flip(HEAD + SLOT + HEAD + 99), flip(HEAD + 2 * SLOT + 20);
+    assert_holds(WEFT_KV_LIST, 2, 5, 1);
+    assert_holds(WEFT_KV_VERIFY, 1, 5, 2);
+    chmod(path, 0640);
+    assert_error(weft_kv_file(path, WEFT_KV_EMPTY, &f), WEFT_ERR_ARG, "chmod 600");
+    chmod(path, 0600);
+    assert_holds(WEFT_KV_EMPTY, 0, 0, 0);
+    p = params();
+    assert_int_equal(count_good(&p, 8), 0);
+    put_some(3);
+    assert_holds(WEFT_KV_VERIFY, 3, 0, 0);
+    flip(16);
+    assert_error(weft_kv_file(path, WEFT_KV_LIST, &f), WEFT_ERR_ARG, "says nothing of");
+    assert_int_equal(truncate(path, 0), 0);
+    assert_error(weft_kv_file(path, WEFT_KV_LIST, &f), WEFT_ERR_ARG, "says nothing of");
 }
 
 #define EACH(f) CASE_IN(f, clear, clear)
-SUITE(disk, make_folder, remove_folder, EACH(survives_a_restart), EACH(others_find_nothing), EACH(smaller_and_larger), EACH(absurd_sizes),
-      EACH(one_process_at_a_time), EACH(damaged), EACH(mixed), EACH(secrets), EACH(files_of_others), EACH(another_file), EACH(forgotten),
-      EACH(forgotten_while_it_hangs), EACH(closing_while_it_hangs), EACH(the_later_one),
-      EACH(faults_are_misses), EACH(failures_in_a_row), EACH(killed_at_any_moment))
+SUITE(disk, make_folder, remove_folder, EACH(survives_a_restart), EACH(others_find_nothing), EACH(smaller_and_larger),
+      EACH(absurd_sizes), EACH(one_process_at_a_time), EACH(damaged), EACH(mixed), EACH(secrets),
+      EACH(files_of_others), EACH(another_file), EACH(forgotten), EACH(forgotten_while_it_hangs),
+      EACH(closing_while_it_hangs), EACH(the_later_one), EACH(faults_are_misses), EACH(failures_in_a_row),
+      EACH(killed_at_any_moment), EACH(looked_at))

@@ -4,6 +4,7 @@
 #define PLAN_WRITER_H
 
 #include "plan_text.h"
+#include "support/part.h"
 
 enum { MAX_TEXT = 1 << 16 };
 
@@ -17,8 +18,7 @@ static uint32_t draw(uint32_t n)
 
 static int rounds(int otherwise)
 {
-    const char *n = getenv("WEFT_PLAN_ROUNDS");
-    return n ? atoi(n) : otherwise;
+    return test_rounds("WEFT_PLAN_ROUNDS", otherwise);
 }
 
 /* Before a suite. */

@@ -594,7 +594,7 @@ static void arrive(world *w, uint64_t seed, int n_requests)
     }
 }
 
-static void run_world(world *w, uint64_t seed, int n_requests, bool cancel)
+static void run_requests(world *w, uint64_t seed, int n_requests, bool cancel)
 {
     while (w->ended < n_requests) {
         assert_true(w->steps < 200 * n_requests);
@@ -603,6 +603,14 @@ static void run_world(world *w, uint64_t seed, int n_requests, bool cancel)
         step(w);
     }
     assert_true(w->s.prefix_hits <= w->s.prefix_queries);
+    assert_true(w->ahead || !w->pending);
+    assert_true(w->drafted >= w->accepted);
+}
+
+/* The same in worlds that are known to have come to what they are for. */
+static inline void run_world(world *w, uint64_t seed, int n_requests, bool cancel)
+{
+    run_requests(w, seed, n_requests, cancel);
     assert_int_equal(w->pending > 0, w->ahead);
     assert_true(!w->drafts || (w->accepted > 0 && w->drafted > w->accepted));
 }

@@ -1,15 +1,24 @@
 /* tiers: blocks of KV below the device, in worlds of random requests: whatever is copied, late, wrongly or not at all,
  * whoever goes away meanwhile, each slot that a row attends to holds what it computed. */
 #include "sched_world.h"
+#include "support/part.h"
 #include "support/said.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- worlds ------------------------------------------------------------------------------------------------------ */
 
+/* Times as many of them in a long run, which is a million requests. */
+static uint64_t more(void)
+{
+    return (uint64_t)test_rounds("WEFT_KV_ROUNDS", 1);
+}
+
 typedef struct sums {
-    uint64_t stored, hits, failed, evicted, preempted, written, read, bad;
+    uint64_t stored, hits, failed, evicted, preempted, written, read, bad, pending, accepted;
 } sums;
 
 static void add_world(sums *sum, world *w)
@@ -28,6 +37,7 @@ static void add_world(sums *sum, world *w)
     assert_true(listed <= found);
     sum->stored += t->stats.stored_bytes / t->p.page_bytes, sum->hits += w->s.tier_hits, sum->failed += t->stats.failed;
     sum->evicted += b->evicted, sum->preempted += w->s.n_preempted;
+    sum->pending += (uint64_t)w->pending, sum->accepted += (uint64_t)w->accepted;
     if (!t->disk) return;
     struct weft_kv_tier_stats d = wf_tiers_stats(t, WEFT_KV_TIER_DISK);
     sum->written += d.stored_bytes / t->p.page_bytes, sum->read += d.loaded_bytes / t->p.page_bytes;
@@ -42,7 +52,7 @@ static void play_tiers(const wf_limits *l, const wf_kv_window *tables, uint32_t 
     if (tables) memcpy(w.s.p.tables, tables, TABLES * sizeof *tables);
     w.ahead = seed / 2 % 2, w.drafts = !w.ahead && seed / 4 % 2, w.unlucky = seed % 5 == 0;
     open_tiers(&w, slots, seed / 8 % 2, disk);
-    run_world(&w, seed, 60, seed % 2);
+    run_requests(&w, seed, 60, seed % 2);
     add_world(sum, &w);
     close_world(&w);
     assert_int_equal(wf_null_alive(), 0);
@@ -52,7 +62,7 @@ static void play_tiers(const wf_limits *l, const wf_kv_window *tables, uint32_t 
 static void blocks_are_those_that_were_computed(void **state)
 {
     sums sum = {0};
-    for (uint64_t seed = 1; seed <= 400; seed++) {
+    for (uint64_t seed = 1; seed <= 400 * more(); seed++) {
         const uint32_t slots[] = {1, 5, 40, 400};
         const wf_limits l = seed % 7 == 0 ? sharing(starved, 20u << seed % 4, 30) : seed % 3 ? starved : tight;
         play_tiers(&l, NULL, slots[seed / 4 % 4], NULL, seed, &sum);
@@ -61,13 +71,14 @@ static void blocks_are_those_that_were_computed(void **state)
            (unsigned long)sum.stored, (unsigned long)sum.hits, (unsigned long)sum.failed, (unsigned long)sum.evicted,
            (unsigned long)sum.preempted);
     assert_true(sum.stored > 1000 && sum.hits > 1000 && sum.failed > 100 && sum.evicted > 100 && sum.preempted > 100);
+    assert_true(sum.pending > 1000 && sum.accepted > 1000);
 }
 
 /* Where layers have windows, a prefix is loaded as far as they reach. */
 static void windows_and_tables(void **state)
 {
     sums sum = {0};
-    for (uint64_t seed = 1; seed <= 240; seed++) {
+    for (uint64_t seed = 1; seed <= 240 * more(); seed++) {
         const wf_kv_window some[] = {{0, 0}, {24, 0}, {7, 0}, {1, 0}, {9, 1 + seed % 9}, {20, 3}};
         const wf_kv_growth growth = {PAGE, 12, LONGEST / PAGE};
         wf_kv_layout tables = {.n_tables = 1 + seed % 3};
@@ -127,21 +138,44 @@ static ssize_t bad_write(int fd, const void *data, size_t n, off_t at)
     return pwrite(fd, data, x % 16 < 8 ? 1 + n / 3 : n, at);
 }
 
+static void play_over_disk(uint64_t seed, sums *sum)
+{
+    static const wf_disk_io bad = {bad_read, bad_write};
+    const uint32_t slots[] = {1, 5, 40};
+    wf_disk_params disk = {.path = path, .bytes = 4096 + 8192 * (seed / 20 % 2 ? 40 : 300),
+                           .io = seed % 2 ? &bad : NULL};
+    play_tiers(seed % 3 ? &starved : &tight, NULL, slots[seed % 3], &disk, seed, sum);
+}
+
 /* One world after the other begins with what the ones before have left, whatever was wrong with it. */
 static void blocks_of_earlier_processes(void **state)
 {
-    static const wf_disk_io bad = {bad_read, bad_write};
     sums sum = {0};
     listen_to(WEFT_LOG_ERROR); /* each world warns */
-    for (uint64_t seed = 1; seed <= 60; seed++) {
-        const uint32_t slots[] = {1, 5, 40};
-        wf_disk_params disk = {.path = path, .bytes = 4096 + 8192 * (seed / 20 % 2 ? 40 : 300),
-                               .io = seed % 2 ? &bad : NULL};
-        play_tiers(seed % 3 ? &starved : &tight, NULL, slots[seed % 3], &disk, seed, &sum);
-    }
+    for (uint64_t seed = 1; seed <= 60 * more(); seed++) play_over_disk(seed, &sum);
     printf("%lu pages written, %lu read, %lu transfers failed, %lu tokens loaded\n", (unsigned long)sum.written,
            (unsigned long)sum.read, (unsigned long)sum.bad, (unsigned long)sum.hits);
     assert_true(sum.written > 1000 && sum.read > 500 && sum.bad > 100 && sum.hits > 1000);
+}
+
+/* A world begins with what was left by one that was killed at some moment. */
+static void blocks_of_killed_processes(void **state)
+{
+    sums sum = {0};
+    listen_to(WEFT_LOG_ERROR);
+    for (uint64_t kill_no = 0; kill_no < 8 * more(); kill_no++) {
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        for (uint64_t seed = 100 * kill_no; !pid; seed++) play_over_disk(seed, &sum);
+        wf_sleep_ns(wf_random(11, kill_no) % 100000000);
+        kill(pid, SIGKILL);
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        play_over_disk(100 * kill_no + 99, &sum);
+    }
+    printf("%lu pages read, %lu tokens loaded\n", (unsigned long)sum.read, (unsigned long)sum.hits);
+    assert_true(sum.read > 10 && sum.hits > 50);
 }
 
 /* ---- one block at a time ----------------------------------------------------------------------------------------- */
@@ -162,7 +196,7 @@ static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first)
 
 static void run_out(world *w)
 {
-    for (int i = 0; w->alive || wf_tiers_busy(&w->tiers); i++) step(w), assert_true(i < 1000);
+    for (int i = 0; w->alive || wf_tiers_busy(&w->tiers); i++) step(w), assert_true(i < 100000);
 }
 
 /* Others need all pages. */
@@ -253,7 +287,8 @@ static void stalled_load_is_given_up(void **state)
     close_world(&w);
 }
 
-/* What may be wrong is nowhere below, be its copy over or not; of what was never computed, only what is still coming. */
+/* What may be wrong is nowhere below, be its copy over or not; of what was never computed, only what is still coming
+ * goes. */
 static void forgotten_blocks(void **state)
 {
     for (int when = 0; when < 4; when++) {
@@ -368,9 +403,9 @@ static void what_a_disk_takes_now(void **state)
     world w;
     open_over_disk(&w, &(wf_disk_io){slow_read, pwrite});
     for (int slow = 0; slow < 3; slow++) {
-        __atomic_store_n(&read_takes_ns, slow % 2 ? 3000000 : 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&read_takes_ns, slow % 2 ? 10000000 : 1, __ATOMIC_RELAXED);
         for (int i = 0; i < 4; i++) add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
-        assert_true(slow % 2 ? w.tiers.read_ns > 2000000 : w.tiers.read_ns < 2000000);
+        assert_true(slow % 2 ? w.tiers.read_ns > 5e6 : w.tiers.read_ns < 5e6);
     }
     assert_int_equal(w.tiers.n_reading, 0);
     close_world(&w);
@@ -431,7 +466,8 @@ static void too_small(void **state)
 }
 
 SUITE(tiers, make_folder, remove_folder, CASE(blocks_are_those_that_were_computed), CASE(windows_and_tables),
-      CASE(blocks_of_earlier_processes), CASE(second_sighting), CASE(roots_are_apart), CASE(others_pass),
+      CASE(blocks_of_earlier_processes), CASE(blocks_of_killed_processes), CASE(second_sighting), CASE(roots_are_apart), CASE(others_pass),
       CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(keys_are_those_of_others), CASE(tokens_are_compared),
       CASE(worth),
-      CASE(worth_behind_others), CASE(what_a_disk_takes_now), CASE(failures_count_once), CASE(ends_by_a_time), CASE(too_small))
+      CASE(worth_behind_others), CASE(what_a_disk_takes_now), CASE(failures_count_once), CASE(ends_by_a_time),
+      CASE(too_small))
