@@ -153,6 +153,9 @@ static void others_find_nothing(void **state)
     wf_disk_params p = params();
     put_some(8);
     p.identity = (wf_key){{8}};
+    wf_disk *d = open_disk(&p);
+    assert_int_equal(wf_disk_found(d), 0);
+    wf_disk_close(d, LONG);
     assert_int_equal(count_good(&p, 8), 0);
     p = params();
     assert_int_equal(count_good(&p, 8), 8); /* their blocks have not gone */
@@ -397,7 +400,7 @@ static void closing_while_it_hangs(void **state)
 {
     wf_disk_params p = params();
     int32_t tokens[TOKENS];
-    uint8_t *data = malloc(BYTES);
+    uint8_t data[BYTES], others[BYTES];
     put_some(2);
     p.io = &hung;
     wf_disk *d = open_disk(&p), *next = NULL;
@@ -410,10 +413,11 @@ static void closing_while_it_hangs(void **state)
         assert_true(wf_disk_write(d, &key, tokens, 0, data, 2 + i));
     }
     wf_disk_close(d, 2000000);
-    free(data);
+    memset(data, 0x77, BYTES), memcpy(others, data, BYTES);
     assert_error(wf_disk_open(&p, &next), WEFT_ERR_ARG, "that hangs");
     atomic_store(&hangs, false);
     for (int i = 0; wf_disk_open(&p, &next); i++) wf_sleep_ns(1000000), assert_true(i < 10000);
+    assert_memory_equal(data, others, BYTES);
     for (int32_t i = 0; i < 2; i++) assert_int_equal(get(next, i), GOOD);
     wf_disk_close(next, LONG);
 }

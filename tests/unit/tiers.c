@@ -166,7 +166,8 @@ static void blocks_of_killed_processes(void **state)
     for (uint64_t kill_no = 0; kill_no < 8 * more(); kill_no++) {
         pid_t pid = fork();
         assert_true(pid >= 0);
-        for (uint64_t seed = 100 * kill_no; !pid; seed++) play_over_disk(seed, &sum);
+        if (!pid)
+            for (uint64_t seed = 100 * kill_no;; seed++) play_over_disk(seed, &sum);
         wf_sleep_ns(wf_random(11, kill_no) % 100000000);
         kill(pid, SIGKILL);
         int status;
