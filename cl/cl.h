@@ -149,6 +149,7 @@ typedef struct cl_launch {
 
 void wf_cl_knob(cl_launch *l, const char *name, int32_t value);
 void wf_cl_act(cl_launch *l, const wf_view *in); /* knob ACT */
+void wf_cl_kv(cl_launch *l, const wf_view *pool); /* the format of keys and values, and its knob */
 void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group); /* group, knobs WG, FMA */
 void wf_cl_items(cl_launch *l, uint64_t items); /* groups for that many independent work-items */
 void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n); /* groups for FOR_EACH of common.clh */

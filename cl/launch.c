@@ -13,6 +13,12 @@ void wf_cl_act(cl_launch *l, const wf_view *in)
     wf_cl_knob(l, "ACT", in->dtype == WF_F16 ? 16 : 32);
 }
 
+void wf_cl_kv(cl_launch *l, const wf_view *pool)
+{
+    l->wtype = wf_dtypes[pool->dtype].name;
+    if (pool->dtype != WF_F16) wf_cl_knob(l, "KV_COLS", (int32_t)pool->cols);
+}
+
 uint64_t wf_cl_row_bytes(const wf_view *v)
 {
     const wf_dtype_info *t = &wf_dtypes[v->dtype];

@@ -71,6 +71,11 @@ bool wf_cl_supports(wf_dev *base, const wf_call *c, int variant)
     cl_launch l;
     const cl_variant *v = wf_cl_variant_at(c->op, variant);
     if (!v || v->tier > d->ref.caps.tier || v->tier > d->base.params.tier) return false;
+    const wf_view *pool = c->op == WF_OP_ROPE_KV     ? &c->out[WF_ROPE_KV_K_POOL]
+                          : c->op == WF_OP_ATTENTION ? &c->in[WF_ATTENTION_K_POOL]
+                                                     : &c->out[WF_GEMM_K_POOL];
+    if (c->op == WF_OP_GEMM && c->p.rope && pool->dtype != WF_F16) return false;
+    if (pool->dtype == WF_Q8_0 && pool->cols >= 1u << 24) return false; /* kernels/kv/q8_0.clh */
     bool around = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_AROUND].buf;
     if (around && !(shown[v - table].flags & WF_REFERENCE)) return false;
     return wf_cl_configure(d, variant, c, &l);

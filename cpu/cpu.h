@@ -16,6 +16,7 @@
 
 #include "dev/dev.h"
 #include "dev/roofline.h"
+#include "tensor/kv.h"
 
 /* ---- buf.c: see wf_dev_fns ------------------------------------------------------------------- */
 
@@ -198,11 +199,17 @@ static inline void *wf_cpu_row(const wf_view *v, uint64_t row)
                                 : v->stride / t->block; /* without a division: kernels ask for each vector of outputs */
     return (char *)wf_cpu_at(v) + row * blocks * t->block_bytes;
 }
-/* Where a KV head of the token in a slot stands in a pool of pages. */
-static inline uint16_t *wf_cpu_slot(const wf_view *pool, const wf_op_params *p, uint32_t slot, uint32_t head)
+/* A KV head of the token in a slot of a pool of pages. */
+static inline void wf_cpu_load_kv(const wf_view *pool, const wf_op_params *p, uint32_t slot, uint32_t head, float *out)
 {
-    uint16_t *page = wf_cpu_row(pool, slot / p->page_tokens);
-    return page + ((uint64_t)head * p->page_tokens + slot % p->page_tokens) * p->head_dim;
+    wf_kv_load(pool->dtype, wf_cpu_row(pool, slot / p->page_tokens), pool->cols,
+               ((uint64_t)head * p->page_tokens + slot % p->page_tokens) * p->head_dim, out, p->head_dim);
+}
+static inline void wf_cpu_store_kv(const wf_view *pool, const wf_op_params *p, uint32_t slot, uint32_t head,
+                                   const float *x)
+{
+    wf_kv_store(pool->dtype, wf_cpu_row(pool, slot / p->page_tokens), pool->cols,
+                ((uint64_t)head * p->page_tokens + slot % p->page_tokens) * p->head_dim, x, p->head_dim);
 }
 /* One element of an activation row (F32 or F16). */
 static inline float wf_cpu_get(const wf_view *v, const void *row, uint64_t i)

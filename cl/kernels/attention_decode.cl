@@ -59,15 +59,15 @@
 #if E == 8
 typedef uint4 raw_t;
 typedef float8 some_t;
-#define READ(pool, at) kv_halves8(pool, at)
-#define NUMBERS(raw)   halves8(raw)
+#define READ(pool, at) kv_read8(pool, at)
+#define NUMBERS(raw)   kv_numbers8(raw)
 #define PRODUCT(a, b)                                                                                              \
     MAD((a).s7, (b).s7, MAD((a).s6, (b).s6, MAD((a).s5, (b).s5, MAD((a).s4, (b).s4, PRODUCT4(a, b)))))
 #else
 typedef uint2 raw_t;
 typedef float4 some_t;
-#define READ(pool, at) kv_halves4(pool, at)
-#define NUMBERS(raw)   halves4(raw)
+#define READ(pool, at) kv_read4(pool, at)
+#define NUMBERS(raw)   kv_numbers4(raw)
 #define PRODUCT(a, b)  PRODUCT4(a, b)
 #endif
 #define PRODUCT4(a, b) MAD((a).s3, (b).s3, MAD((a).s2, (b).s2, MAD((a).s1, (b).s1, (a).s0 * (b).s0)))

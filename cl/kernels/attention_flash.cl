@@ -162,7 +162,7 @@ static uint2 read_key(const __local ulong *keys, const call_t *c, uint d0, uint 
 {
     uint i = get_local_id(0) + n * WG;
     ulong at = keys[min(i / (DK / 4), (uint)TK - 1)];
-    return at == NONE ? (uint2)(0) : kv_halves4(c->kp, at + d0 + 4 * (i % (DK / 4)));
+    return at == NONE ? (uint2)(0) : kv_read4(c->kp, at + d0 + 4 * (i % (DK / 4)));
 }
 
 static q_four read_q(const local_room *l, const __global act_t *q, uint d0, uint n)
@@ -176,14 +176,14 @@ static uint2 read_value(const __local ulong *keys, const call_t *c, uint v0, uin
 {
     uint i = get_local_id(0) + n * WG;
     ulong at = keys[v0 + min(i / D4, (uint)VK - 1)];
-    return at == NONE ? (uint2)(0) : kv_halves4(c->vp, at + 4 * (i % D4));
+    return at == NONE ? (uint2)(0) : kv_read4(c->vp, at + 4 * (i % D4));
 }
 
 static void put_key(const local_room *l, uint n, uint2 raw)
 {
     uint i = get_local_id(0) + n * WG;
     if (TK * (DK / 4) % WG == 0 || i < TK * (DK / 4))
-        put_turned(l->keys, TK, i % (DK / 4), i / (DK / 4), halves4(raw));
+        put_turned(l->keys, TK, i % (DK / 4), i / (DK / 4), kv_numbers4(raw));
 }
 
 static void put_q(const local_room *l, uint n, q_four raw)
@@ -196,7 +196,7 @@ static void put_q(const local_room *l, uint n, q_four raw)
 static void put_value(const local_room *l, uint n, uint2 raw)
 {
     uint i = get_local_id(0) + n * WG;
-    if (VK * D4 % WG == 0 || i < VK * D4) ((__local float4 *)l->values)[i] = halves4(raw);
+    if (VK * D4 % WG == 0 || i < VK * D4) ((__local float4 *)l->values)[i] = kv_numbers4(raw);
 }
 
 #if OVERLAPS

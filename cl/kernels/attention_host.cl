@@ -54,11 +54,11 @@ static INLINE void load_keys(const room *l, const call_t *c, const __global int 
     for (uint j = 0; j < TK; j++) {
         uint key = k0 + j;
         bool in = sees(any, (int)key);
-        ulong at = in ? (ulong)page[key / c->P] * c->page_stride + (kvh * c->P + key % c->P) * D : 0;
+        ulong at = in ? kv_place(page[key / c->P], c->page_stride, (kvh * c->P + key % c->P) * D) : 0;
         __local float *value = l->values + j * D, *of_key = l->keys + j;
         for (uint d = 0; d < D; d += 8) {
-            float8 v = in ? vloada_half8(0, (const __global half *)c->vp + at + d) : (float8)(0);
-            float8 k = in ? vloada_half8(0, (const __global half *)c->kp + at + d) : (float8)(0);
+            float8 v = in ? kv_load8(c->vp, at + d) : (float8)(0);
+            float8 k = in ? kv_load8(c->kp, at + d) : (float8)(0);
             *(__local float8 *)(value + d) = v;
             __local float *to = of_key + d * TK;
             to[0] = k.s0, to[TK] = k.s1, to[2 * TK] = k.s2, to[3 * TK] = k.s3;

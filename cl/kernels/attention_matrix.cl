@@ -119,7 +119,7 @@ static void load_keys(const local_room *l, const __global uchar *pool)
 {
     for (uint i = get_local_id(0); i < TK * (D / 8); i += WG) {
         uint j = i / (D / 8), d = i % (D / 8) * 8;
-        put_b(l->tiles, K_PITCH, j, d, l->at[j] == NONE ? (uint4)(0) : kv_halves8(pool, l->at[j] + d));
+        put_b(l->tiles, K_PITCH, j, d, l->at[j] == NONE ? (uint4)(0) : kv_read8(pool, l->at[j] + d));
     }
 }
 

@@ -41,7 +41,7 @@ KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         float acc[D], max_score = -INFINITY, sum = 0;
         for (uint d = 0; d < D; d++) acc[d] = 0;
         for (int j = next_seen(seen, 0, 1); j <= seen.last; j = next_seen(seen, j + 1, 1)) {
-            ulong at = (ulong)page[j / P] * page_stride + (kvh * P + j % P) * D;
+            ulong at = kv_place(page[j / P], page_stride, (kvh * P + j % P) * D);
             float s = 0;
             for (uint d = 0; d < D; d++) s = MAD(ACT_LOAD(q, d), kv_load(IN_AT(uchar, kp), at + d), s);
             s = capped(&mask, s * scale);

@@ -13,7 +13,7 @@ static void common_arguments(const wf_call *c, cl_launch *l)
     const wf_view *q = &c->in[WF_ATTENTION_Q], *o = &c->out[WF_ATTENTION_O];
     const wf_op_params *p = &c->p;
     wf_cl_act(l, q);
-    l->wtype = wf_dtypes[c->in[WF_ATTENTION_K_POOL].dtype].name;
+    wf_cl_kv(l, &c->in[WF_ATTENTION_K_POOL]);
     wf_cl_knob(l, "D", (int32_t)p->head_dim);
     for (int i = 0; i < 7; i++) wf_cl_arg_view(l, &c->in[i]);
     wf_cl_arg_out(l, o);
@@ -38,6 +38,15 @@ static void common_arguments(const wf_call *c, cl_launch *l)
         wf_cl_knob(l, "SINKS", 1);
         wf_cl_arg_view(l, &c->in[WF_ATTENTION_SINKS]);
     }
+}
+
+/* Do n elements lie where a vector of as many can be read? */
+static bool reads_by(const wf_call *c, uint32_t n)
+{
+    const wf_view *k = &c->in[WF_ATTENTION_K_POOL], *v = &c->in[WF_ATTENTION_V_POOL];
+    uint32_t bytes = n * (k->dtype == WF_F16 ? 2 : 1);
+    return c->p.head_dim % n == 0 && wf_dtype_bytes(k->dtype, k->stride) % bytes == 0 &&
+           (k->offset | v->offset) % bytes == 0;
 }
 
 bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
@@ -152,9 +161,9 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
 {
     enum { IDLE_GROUPS = 1024 };
     const wf_op_params *p = &c->p;
-    const wf_view *q = &c->in[WF_ATTENTION_Q], *k = &c->in[WF_ATTENTION_K_POOL], *value = &c->in[WF_ATTENTION_V_POOL];
+    const wf_view *q = &c->in[WF_ATTENTION_Q];
     uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head;
-    if (d % 4 || d > 512 || k->stride % 4 || (k->offset | value->offset) % 8) return false;
+    if (d > 512 || !reads_by(c, 4)) return false;
     flash_tile t = flash_tile_of(caps, d, v->tile[0] ? (uint32_t)v->tile[0] * g : UINT32_MAX, v->tile[1], limit);
     if (!t.rows) return false;
     uint32_t heads = WF_MIN(g, t.rows), rows = t.rows / heads;
@@ -178,10 +187,8 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
  * a work-group to read a key; 0: keys do not lie so. */
 static uint32_t decode_elements(const wf_call *c, uint32_t wanted, uint32_t group)
 {
-    const wf_view *k = &c->in[WF_ATTENTION_K_POOL], *v = &c->in[WF_ATTENTION_V_POOL];
-    uint64_t all = (uint64_t)c->p.head_dim | k->stride | (k->offset | v->offset) / 2;
-    if ((k->offset | v->offset) % 2 || all % 4) return 0;
-    return all % 8 == 0 && c->p.head_dim / wanted > group ? 8 : all % 8 ? 4 : wanted;
+    if (!reads_by(c, 8)) return reads_by(c, 4) ? 4 : 0;
+    return c->p.head_dim / wanted > group ? 8 : wanted;
 }
 
 /* As many keys of a tile as `ahead` reads of a work-item bring, and local memory holds products of. A work-group is a
@@ -227,11 +234,9 @@ bool wf_cl_configure_attention_host(const cl_caps *caps, const cl_variant *v, co
 {
     enum { MOST_HEAD = 256, MOST_ROWS = 32, KEYS = 32 };
     const wf_op_params *p = &c->p;
-    const wf_view *k_pool = &c->in[WF_ATTENTION_K_POOL], *v_pool = &c->in[WF_ATTENTION_V_POOL];
     uint32_t d = p->head_dim, heads = p->n_head / p->n_kv_head, packed = MOST_ROWS;
     (void)v, (void)limit;
-    if (caps->gpu || d % 8 || d > MOST_HEAD || k_pool->stride % 8 || (k_pool->offset | v_pool->offset) % 16)
-        return false;
+    if (caps->gpu || d > MOST_HEAD || !reads_by(c, 8)) return false;
     uint32_t each = WF_MIN(heads, packed), rows = p->max_q == 1 ? 1 : packed / each;
     if ((2 * packed * d + 2 * KEYS * d + packed * (KEYS + 6)) * 4 > caps->local_bytes) return false;
     common_arguments(c, l);
@@ -293,7 +298,8 @@ static uint32_t packed_rows(const cl_caps *caps, const matrix_unit *u, uint32_t 
 static bool suits_units(const matrix_unit *u, const wf_call *c)
 {
     const wf_view *q = &c->in[WF_ATTENTION_Q], *k = &c->in[WF_ATTENTION_K_POOL], *v = &c->in[WF_ATTENTION_V_POOL];
-    return u->lanes && q->dtype == WF_F16 && c->p.head_dim % 16 == 0 && c->p.head_dim <= u->head &&
+    return u->lanes && q->dtype == WF_F16 && k->dtype == WF_F16 && c->p.head_dim % 16 == 0 &&
+           c->p.head_dim <= u->head &&
            (q->stride | k->stride) % 8 == 0 && (q->offset | k->offset | v->offset) % 16 == 0;
 }
 
@@ -333,8 +339,9 @@ static bool suits_mma(const cl_caps *caps, const wf_call *c)
 {
     const wf_op_params *p = &c->p;
     return caps->nv_mma && p->scale > 0 && !(p->softcap > 0) && !c->in[WF_ATTENTION_SINKS].buf &&
-           c->in[WF_ATTENTION_Q].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
-           p->page_tokens % 16 == 0 && c->in[WF_ATTENTION_K_POOL].stride % 8 == 0 &&
+           c->in[WF_ATTENTION_Q].dtype == WF_F16 && c->in[WF_ATTENTION_K_POOL].dtype == WF_F16 &&
+           p->head_dim % 16 == 0 && p->head_dim <= 256 && p->page_tokens % 16 == 0 &&
+           c->in[WF_ATTENTION_K_POOL].stride % 8 == 0 &&
            (c->in[WF_ATTENTION_K_POOL].offset | c->in[WF_ATTENTION_V_POOL].offset) % 16 == 0;
 }
 

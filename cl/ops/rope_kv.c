@@ -22,12 +22,13 @@ bool wf_cl_configure_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_
     (void)v;
     if (p->neox || p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
     wf_cl_act(l, qkv);
+    wf_cl_kv(l, &c->out[WF_ROPE_KV_K_POOL]);
     bool eights = p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_vec8_ok(qkv) && wf_cl_vec8_ok(q) &&
                   wf_cl_vec8_ok(&c->out[WF_ROPE_KV_K_POOL]) && wf_cl_vec8_ok(&c->out[WF_ROPE_KV_V_POOL]);
-    uint32_t vec = eights ? 4 : 1;
+    uint32_t vec = eights ? 4 : 1, block = wf_dtypes[c->out[WF_ROPE_KV_K_POOL].dtype].block;
     wf_cl_knob(l, "VEC", (int32_t)vec);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 128 : 64, limit));
-    wf_cl_columns(l, q->rows, (p->n_head + 2 * p->n_kv_head) * (p->head_dim / (2 * vec)));
+    wf_cl_columns(l, q->rows, (p->n_head + 2 * p->n_kv_head) * (p->head_dim / (block > 1 ? block : 2 * vec)));
     wf_cl_arg_view(l, qkv);
     wf_cl_arg_out(l, q);
     wf_cl_arg_u32(l, q->rows);

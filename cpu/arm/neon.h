@@ -37,6 +37,19 @@ WF_INLINE float v_reduce_add(vf a) { return vaddvq_f32(a); }
 WF_INLINE float v_reduce_max(vf a) { return vmaxnmvq_f32(a); }
 WF_INLINE vf v_load_f16(const void *p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
 WF_INLINE void v_store_f16(void *p, vf a) { vst1_u8(p, vreinterpret_u8_f16(vcvt_f16_f32(a))); }
+WF_INLINE vf v_load_i16(const void *p) { return vcvtq_f32_s32(vmovl_s16(vreinterpret_s16_u8(vld1_u8(p)))); }
+WF_INLINE vf v_load_i8(const void *p)
+{
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))))));
+}
+WF_INLINE void v_store_i8(void *p, vf a)
+{
+    int16x4_t words = vqmovn_s32(vcvtnq_s32_f32(a));
+    int32_t four = vget_lane_s32(vreinterpret_s32_s8(vqmovn_s16(vcombine_s16(words, words))), 0);
+    memcpy(p, &four, sizeof four);
+}
 WF_INLINE vf v_load_bf16(const void *p)
 {
     return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16));

@@ -2,8 +2,9 @@
  *
  * A work item is a block of rows of one sequence, times one KV head. It processes keys in tiles of TILE: transposes K
  * as it is, in F16 (so that lanes are keys and scores need no horizontal sums), and computes scores, exponentials and
- * the weighted sum of V for all queries of the block. K, and V for few queries, are converted as they are read. After
- * every SPLIT keys the partial state (row_max, row_sum, sum of V) is merged into the row's state, in order.
+ * the weighted sum of V for all queries of the block. K, and V for few queries, are converted as they are read. K in
+ * Q8_0 is turned as whole numbers of 16 bits; scales apply where numbers are converted. After every SPLIT keys the
+ * partial state (row_max, row_sum, sum of V) is merged into the row's state, in order.
  *
  * With few rows and long contexts, splits become separate work items and are merged after a barrier. The arithmetic is
  * the same, so results depend neither on that, nor on the rows that share a block, nor on the number of threads. Scores
@@ -25,7 +26,7 @@
 #include "cpu/ops/simd.h"
 
 #define TILE          64u
-#define LINE          32u  /* elements of K and V in a cache line */
+#define LINE          64u  /* bytes of a cache line */
 #define RUN           8u   /* tokens found at once */
 #define STEP          4u   /* turns of a loop from one prefetch to the next */
 #define SPLIT         512u /* keys; a multiple of TILE */
@@ -48,6 +49,7 @@ typedef struct att {
     const float *sinks;           /* of the query heads; NULL: none */
     uint32_t m, group, dim, dim_padded; /* dim_padded: dim rounded up to vectors */
     uint32_t k_dim;               /* dim rounded up to what is transposed at once */
+    uint32_t bytes, scales;       /* of an element of K and V; of a token, in Q8_0 */
     uint32_t rows;                /* most rows of a block */
     uint32_t queries;             /* most queries of a block */
     uint32_t items, splits;       /* (block, KV head) pairs; most splits of a block */
@@ -87,6 +89,8 @@ static att att_of(const wf_call *c)
     a.dim = c->p.head_dim;
     a.dim_padded = WF_UP(a.dim, VL);
     a.k_dim = WF_UP(a.dim, F16_ELEMS);
+    a.bytes = a.k->dtype == WF_Q8_0 ? 1 : 2;
+    a.scales = a.bytes == 1 ? a.dim / WF_KV_BLOCK : 0;
     a.rows = WF_MAX(1u, BLOCK_QUERIES / a.group);
     a.queries = WF_UP(a.rows * a.group, VL);
     for (uint32_t m = 0, end; m < a.m; m = end) {
@@ -146,17 +150,24 @@ typedef struct state {
     float *row_max, *row_sum, *sum; /* [queries], [queries], [queries][dim_padded] */
 } state;
 
+/* Where tokens and, of Q8_0, their scales lie: [TILE + RUN] */
+typedef struct places {
+    const uint8_t **at;
+    const uint16_t **scales;
+} places;
+
 typedef struct workspace {
     float *q;       /* [queries][dim_padded], scaled */
     float *score;   /* [queries][TILE] */
     float *alpha, *now; /* [queries] */
     float *v;       /* [TILE][dim_padded] */
-    uint16_t *k;    /* [TILE / VL][k_dim][VL], F16 */
+    uint16_t *k;    /* [TILE / VL][k_dim][VL], F16, of Q8_0 whole numbers */
+    float *k_scale, *v_scale; /* [TILE / VL][scales][VL]; [scales][TILE] */
     uint32_t *seen; /* [queries] number of leading keys of the tile that the causal mask allows */
     uint32_t *masked;  /* [queries][2] masked range within them, with windows */
     uint32_t *redo;    /* [queries] did the given maximum not suit it? */
     uint32_t *order;   /* [KV heads] */
-    const uint16_t **keys, **values; /* [TILE + RUN] where they lie */
+    places keys, values;
     state part, whole;
 } workspace;
 
@@ -168,8 +179,8 @@ static size_t state_size(const att *a)
 static size_t workspace_size(const att *a)
 {
     return (size_t)a->queries * (a->dim_padded + TILE + 6) + (size_t)TILE * a->dim_padded +
-           (size_t)TILE / 2 * a->k_dim + 2 * state_size(a) + a->p->n_kv_head +
-           2 * (TILE + RUN) * (sizeof(void *) / sizeof(float));
+           (size_t)TILE / 2 * a->k_dim + 2 * state_size(a) + a->p->n_kv_head + 2 * (size_t)TILE * a->scales +
+           4 * (TILE + RUN) * (sizeof(void *) / sizeof(float));
 }
 
 static state state_at(const att *a, float *at)
@@ -190,9 +201,13 @@ static workspace workspace_at(const att *a, float *at)
     r.redo = r.masked + 2 * (size_t)a->queries;
     r.part = state_at(a, r.alpha + 6 * (size_t)a->queries);
     r.whole = state_at(a, r.alpha + 6 * (size_t)a->queries + state_size(a));
-    r.keys = (const uint16_t **)(r.whole.sum + state_size(a)); /* aligned: queries are whole vectors */
-    r.values = r.keys + TILE + RUN;
-    r.k = (uint16_t *)(r.values + TILE + RUN);
+    r.k_scale = r.whole.sum + state_size(a);
+    r.v_scale = r.k_scale + (size_t)TILE * a->scales;
+    r.keys.at = (const uint8_t **)(r.v_scale + (size_t)TILE * a->scales); /* aligned: queries are whole vectors */
+    r.values.at = r.keys.at + TILE + RUN;
+    r.keys.scales = (const uint16_t **)(r.values.at + TILE + RUN);
+    r.values.scales = r.keys.scales + TILE + RUN;
+    r.k = (uint16_t *)(r.values.scales + TILE + RUN);
     r.order = (uint32_t *)(r.k + (size_t)TILE * a->k_dim);
     order_heads(a, r.order);
     return r;
@@ -219,55 +234,102 @@ wf_cpu_scratch_size WF_SIMD(wf_cpu_attention_scratch)(const wf_call *c)
 
 /* Points at tokens first..first+n of one head, n > 0; past them at the first again, so that all of TILE can be
  * prefetched. */
-static void find_tokens(const att *a, const uint16_t **tokens, const wf_view *pool, const block *b, uint32_t first,
+static void find_tokens(const att *a, const places *tokens, const wf_view *pool, const block *b, uint32_t first,
                         uint32_t n)
 {
     const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
     uint32_t per_page = a->p->page_tokens, page = first / per_page, index = first % per_page, at = 0, dim = a->dim;
+    const size_t step = (size_t)dim * a->bytes;
     for (uint32_t run; at < n; index = 0, page++) {
         run = WF_MIN(n - at, per_page - index);
-        const uint16_t *token = (const uint16_t *)wf_cpu_row(pool, (uint32_t)pages[page]) +
-                                ((size_t)b->head * per_page + index) * dim;
-        for (uint32_t i = 0; i < run; i += RUN, token += RUN * dim)
+        const uint8_t *in = wf_cpu_row(pool, (uint32_t)pages[page]);
+        const size_t from = (size_t)b->head * per_page + index;
+        const uint8_t *token = in + from * step;
+        for (uint32_t i = 0; i < run; i += RUN, token += RUN * step)
             for (uint32_t k = 0; k < RUN; k++)
-                tokens[at + i + k] = token + k * dim; /* those past run are overwritten */
+                tokens->at[at + i + k] = token + k * step; /* those past run are overwritten */
+        for (uint32_t i = 0; a->scales && i < run; i++)
+            tokens->scales[at + i] = wf_kv_scales(in, pool->cols, (from + i) * dim);
         at += run;
     }
-    while (at < TILE) tokens[at++] = tokens[0];
+    for (uint32_t i = at; a->scales && i < TILE; i++) tokens->scales[i] = tokens->scales[0];
+    while (at < TILE) tokens->at[at++] = tokens->at[0];
 }
 
 /* What loops prefetch while they compute: K and V that are needed next, little by little, for a core waits for few
  * lines at once. */
 typedef struct ahead {
-    const uint16_t *const *tokens; /* [TILE] */
-    uint32_t lines;                /* of a token */
-    uint32_t each, next;           /* tokens of one step, and the first of them */
+    const places *tokens;
+    uint32_t lines, scales; /* of a token */
+    uint32_t each, next;    /* tokens of one step, and the first of them */
 } ahead;
 
 /* All tokens in so many steps. */
-static ahead ahead_of(const att *a, const uint16_t *const *tokens, uint32_t steps)
+static ahead ahead_of(const att *a, const places *tokens, uint32_t steps)
 {
-    return (ahead){tokens, (a->dim + LINE - 1) / LINE, (TILE + steps - 1) / steps, 0};
+    return (ahead){tokens, (a->dim * a->bytes + LINE - 1) / LINE, a->scales, (TILE + steps - 1) / steps, 0};
 }
 
 WF_INLINE void prefetch_ahead(ahead *h)
 {
     uint32_t end = WF_MIN(h->next + h->each, TILE);
-    for (; h->next < end; h->next++)
-        for (uint32_t i = 0; i < h->lines; i++) __builtin_prefetch(h->tokens[h->next] + i * LINE);
+    for (; h->next < end; h->next++) {
+        for (uint32_t i = 0; i < h->lines; i++) __builtin_prefetch(h->tokens->at[h->next] + i * LINE);
+        if (h->scales) __builtin_prefetch(h->tokens->scales[h->next]);
+    }
+}
+
+/* VL elements from d on of V of a token of the tile. */
+WF_INLINE vf load_value(const workspace *r, uint32_t token, uint32_t d, const bool bytes)
+{
+    const uint8_t *v = r->values.at[token];
+    if (!bytes) return v_load_f16(v + 2 * (size_t)d);
+    return v_mul(v_load_i8((const int8_t *)v + d), v_set(r->v_scale[d / WF_KV_BLOCK * TILE + token]));
 }
 
 /* V of n tokens as floats, padded with zeros. */
-static void widen_values(const att *a, const uint16_t *const *tokens, uint32_t n, float *out)
+WF_INLINE void widen_values(const att *a, const workspace *r, uint32_t n, const bool bytes)
 {
+    float *out = r->v;
     for (uint32_t i = 0; i < n; i++, out += a->dim_padded) {
         uint32_t d = 0;
-        for (; d + VL <= a->dim; d += VL) v_store(out + d, v_load_f16(tokens[i] + d));
+        for (; d + VL <= a->dim; d += VL) v_store(out + d, load_value(r, i, d, bytes));
         if (d == a->dim_padded) continue;
         uint16_t last[VL] = {0};
-        memcpy(last, tokens[i] + d, (a->dim - d) * 2);
+        memcpy(last, r->values.at[i] + 2 * (size_t)d, (a->dim - d) * 2);
         v_store(out + d, v_load_f16(last));
     }
+}
+
+/* The same scale of VL tokens. */
+WF_INLINE vf load_scales(const uint16_t *const *tokens, uint32_t which)
+{
+    uint16_t scales[VL];
+    for (uint32_t i = 0; i < VL; i++) scales[i] = tokens[i][which];
+    return v_load_f16(scales);
+}
+
+/* Of all values of the tile. */
+static void widen_scales(const att *a, const workspace *r)
+{
+    for (uint32_t s = 0; s < a->scales; s++)
+        for (uint32_t j = 0; j < TILE; j += VL)
+            v_store(r->v_scale + s * TILE + j, load_scales(r->values.scales + j, s));
+}
+
+/* Elements of VL keys from d on as words of 16 bits, turned; and their scales, where a block begins. */
+static void load_key_bytes(const att *a, const workspace *r, uint32_t j, uint32_t d, uint16_t *out)
+{
+    int16_t wide[VL][F16_ELEMS];
+    const uint16_t *rows[VL];
+    for (uint32_t i = 0; i < VL; i++) {
+        const int8_t *key = (const int8_t *)r->keys.at[j + i] + d;
+        for (uint32_t k = 0; k < F16_ELEMS; k++) wide[i][k] = key[k];
+        rows[i] = (const uint16_t *)wide[i];
+    }
+    v_transpose_f16(rows, 0, out);
+    if (d % WF_KV_BLOCK) return;
+    v_store(r->k_scale + (j / VL * a->scales + d / WF_KV_BLOCK) * VL, load_scales(r->keys.scales + j, d / WF_KV_BLOCK));
 }
 
 /* Transposes F16_ELEMS elements of keys j..end, from d on, or as many as there are. */
@@ -275,13 +337,17 @@ static void load_keys(const att *a, const workspace *r, uint32_t j, uint32_t end
 {
     for (; d < a->dim && j < end; j += VL) {
         uint16_t *out = r->k + (size_t)j * a->k_dim + (size_t)d * VL;
-        if (d + F16_ELEMS <= a->dim) {
-            v_transpose_f16(r->keys + j, d, out);
-            continue;
-        }
         uint16_t last[VL][F16_ELEMS] = {{0}};
         const uint16_t *rows[VL];
-        for (uint32_t i = 0; i < VL; i++) rows[i] = memcpy(last[i], r->keys[j + i] + d, (a->dim - d) * sizeof **last);
+        if (a->scales) {
+            load_key_bytes(a, r, j, d, out);
+            continue;
+        }
+        for (uint32_t i = 0; i < VL; i++) {
+            const uint8_t *key = r->keys.at[j + i] + 2 * (size_t)d;
+            bool whole = d + F16_ELEMS <= a->dim;
+            rows[i] = whole ? (const uint16_t *)key : memcpy(last[i], key, (a->dim - d) * sizeof **last);
+        }
         v_transpose_f16(rows, 0, out);
     }
 }
@@ -293,12 +359,14 @@ enum passes { EACH, FIRST_OF_MANY, LATER };
 /* Computes scores of nq queries with nc vectors of keys from j on, and prefetches. The first queries transpose the
  * keys, a step ahead of the products, so that both are under way. */
 WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, ahead *h, const int nq, const int nc,
-                     const enum passes pass)
+                     const enum passes pass, const bool bytes)
 {
     const float *q = r->q + (size_t)i0 * a->dim_padded;
     const uint16_t *k = r->k + (size_t)j * a->k_dim;
     float *wide = r->v + (size_t)j * a->dim;
-    vf acc[QK][CV];
+    const float *scales = r->k_scale + (size_t)j * a->scales;
+    vf acc[QK][CV], scale[CV];
+    for (int c = 0; c < nc; c++) scale[c] = v_zero();
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < nc; c++) acc[i][c] = v_zero();
     if (!i0) load_keys(a, r, j, j + nc * VL, 0);
@@ -308,7 +376,9 @@ WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, 
         if (d % F16_ELEMS == 0 && !i0) load_keys(a, r, j, j + nc * VL, d + F16_ELEMS);
         for (int c = 0; c < nc; c++) {
             float *one = wide + ((size_t)c * a->dim + d) * VL;
-            kv[c] = pass == LATER ? v_load(one) : v_load_f16(k + ((size_t)c * a->k_dim + d) * VL);
+            const uint16_t *raw = k + ((size_t)c * a->k_dim + d) * VL;
+            if (bytes && d % WF_KV_BLOCK == 0) scale[c] = v_load(scales + (c * a->scales + d / WF_KV_BLOCK) * VL);
+            kv[c] = pass == LATER ? v_load(one) : bytes ? v_mul(v_load_i16(raw), scale[c]) : v_load_f16(raw);
             if (pass == FIRST_OF_MANY) v_store(one, kv[c]);
         }
         for (int i = 0; i < nq; i++) {
@@ -322,26 +392,26 @@ WF_INLINE void score(const att *a, const workspace *r, uint32_t i0, uint32_t j, 
 
 /* The same with n keys; those past n are the first one: their scores are masked later. */
 WF_INLINE void scores(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc,
-                      const enum passes pass)
+                      const enum passes pass, const bool bytes)
 {
     uint32_t j = 0;
-    for (; j + (nc - 1) * VL < n; j += nc * VL) score(a, r, i, j, h, nq, nc, pass);
-    for (; j < n; j += VL) score(a, r, i, j, h, nq, 1, pass);
+    for (; j + (nc - 1) * VL < n; j += nc * VL) score(a, r, i, j, h, nq, nc, pass, bytes);
+    for (; j < n; j += VL) score(a, r, i, j, h, nq, 1, pass, bytes);
 }
 
 /* Of queries i to nq, as many at a time as registers hold. */
 WF_INLINE void scores_from(const att *a, const workspace *r, uint32_t i, uint32_t nq, uint32_t n, ahead *h,
-                           const enum passes pass)
+                           const enum passes pass, const bool bytes)
 {
-    for (; i + QK <= nq; i += QK) scores(a, r, i, n, h, QK, CK, pass);
-    for (; i + 4 <= nq; i += 4) scores(a, r, i, n, h, 4, 2 * CK, pass);
-    for (; i < nq; i++) scores(a, r, i, n, h, 1, CV, pass);
+    for (; i + QK <= nq; i += QK) scores(a, r, i, n, h, QK, CK, pass, bytes);
+    for (; i + 4 <= nq; i += 4) scores(a, r, i, n, h, 4, 2 * CK, pass, bytes);
+    for (; i < nq; i++) scores(a, r, i, n, h, 1, CV, pass, bytes);
 }
 
 /* sum = sum * alpha + weights * V, for nq queries and nc vectors of the head, from V as it lies in the pages or
  * converted. Prefetches. */
 WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t n, ahead *h, const int nq, uint32_t d,
-                     const int nc, const bool direct)
+                     const int nc, const bool direct, const bool bytes)
 {
     const float *weight = r->score + (size_t)first * TILE, *alpha = r->alpha + first;
     float *sum = r->part.sum + (size_t)first * a->dim_padded + d;
@@ -353,7 +423,7 @@ WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t 
         vf vv[CV];
         if (j % STEP == 0) prefetch_ahead(h);
         for (int c = 0; c < nc; c++)
-            vv[c] = direct ? v_load_f16(r->values[j] + d + c * VL)
+            vv[c] = direct ? load_value(r, j, d + c * VL, bytes)
                            : v_load(r->v + (size_t)j * a->dim_padded + d + c * VL);
         for (int i = 0; i < nq; i++) {
             vf pv = v_set(weight[(size_t)i * TILE + j]);
@@ -365,11 +435,12 @@ WF_INLINE void weigh(const att *a, const workspace *r, uint32_t first, uint32_t 
 }
 
 WF_INLINE void weigh_all(const att *a, const workspace *r, uint32_t i, uint32_t n, ahead *h, const int nq, const int nc,
-                         const bool direct)
+                         const bool direct, const bool bytes)
 {
     uint32_t d = 0;
-    for (; d + (uint32_t)nc * VL <= a->dim_padded; d += (uint32_t)nc * VL) weigh(a, r, i, n, h, nq, d, nc, direct);
-    for (; d < a->dim_padded; d += VL) weigh(a, r, i, n, h, nq, d, 1, direct);
+    for (; d + (uint32_t)nc * VL <= a->dim_padded; d += (uint32_t)nc * VL)
+        weigh(a, r, i, n, h, nq, d, nc, direct, bytes);
+    for (; d < a->dim_padded; d += VL) weigh(a, r, i, n, h, nq, d, 1, direct, bytes);
 }
 
 /* Passes over V for nq queries, if it is read directly. */
@@ -378,12 +449,13 @@ static uint32_t passes(uint32_t nq)
     return nq / QV_DIRECT + nq % QV_DIRECT / QV + nq % QV;
 }
 
-WF_INLINE void weigh_queries(const att *a, const workspace *r, uint32_t n, uint32_t nq, ahead *h, const bool direct)
+WF_INLINE void weigh_queries(const att *a, const workspace *r, uint32_t n, uint32_t nq, ahead *h, const bool direct,
+                             const bool bytes)
 {
     uint32_t i = 0;
-    for (; direct && i + QV_DIRECT <= nq; i += QV_DIRECT) weigh_all(a, r, i, n, h, QV_DIRECT, CV / 2, true);
-    for (; i + QV <= nq; i += QV) weigh_all(a, r, i, n, h, QV, CV, direct);
-    for (; i < nq; i++) weigh_all(a, r, i, n, h, 1, CV, direct);
+    for (; direct && i + QV_DIRECT <= nq; i += QV_DIRECT) weigh_all(a, r, i, n, h, QV_DIRECT, CV / 2, true, bytes);
+    for (; i + QV <= nq; i += QV) weigh_all(a, r, i, n, h, QV, CV, direct, bytes);
+    for (; i < nq; i++) weigh_all(a, r, i, n, h, 1, CV, direct, bytes);
 }
 
 /* Clears V outside all windows of the block: it may hold NaN, and 0 * NaN is not 0. */
@@ -458,7 +530,7 @@ static void turn_to_weights(const att *a, const workspace *r, uint32_t nq)
 /* Finds K of the tile at `first`. */
 static void find_keys(const att *a, const workspace *r, const block *b, uint32_t first)
 {
-    if (first < b->keys) find_tokens(a, r->keys, a->k, b, first, WF_MIN(TILE, b->keys - first));
+    if (first < b->keys) find_tokens(a, &r->keys, a->k, b, first, WF_MIN(TILE, b->keys - first));
 }
 
 /* Steps of the loops of scores(), and no more than those of weigh_all(). */
@@ -475,28 +547,36 @@ static uint32_t v_steps(const att *a, uint32_t nq, bool direct)
 }
 
 /* Processes keys first..first+n; r->seen and r->masked define the mask of each query. */
-static void attend_tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
+WF_INLINE void attend_tile_in(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n,
+                              const bool bytes)
 {
     uint32_t nq = (b->end - b->begin) * a->group;
     const bool direct = !a->windows && a->dim == a->dim_padded && passes(nq) <= 2;
-    find_tokens(a, r->values, a->v, b, first, n);
-    ahead h = ahead_of(a, r->values, k_steps(a, nq));
+    find_tokens(a, &r->values, a->v, b, first, n);
+    ahead h = ahead_of(a, &r->values, k_steps(a, nq));
     if (nq > QK) {
-        scores(a, r, 0, n, &h, QK, CK, FIRST_OF_MANY);
-        scores_from(a, r, QK, nq, n, &h, LATER);
+        scores(a, r, 0, n, &h, QK, CK, FIRST_OF_MANY, bytes);
+        scores_from(a, r, QK, nq, n, &h, LATER, bytes);
     } else {
-        scores_from(a, r, 0, nq, n, &h, EACH);
+        scores_from(a, r, 0, nq, n, &h, EACH, bytes);
     }
     turn_to_weights(a, r, nq);
+    if (bytes) widen_scales(a, r);
     find_keys(a, r, b, first + n);
-    h = ahead_of(a, r->keys, v_steps(a, nq, direct));
+    h = ahead_of(a, &r->keys, v_steps(a, nq, direct));
     if (direct) {
-        weigh_queries(a, r, n, nq, &h, true);
+        weigh_queries(a, r, n, nq, &h, true, bytes);
         return;
     }
-    widen_values(a, r->values, n, r->v);
+    widen_values(a, r, n, bytes);
     clear_unseen(a, r, b, first, n);
-    weigh_queries(a, r, n, nq, &h, false);
+    weigh_queries(a, r, n, nq, &h, false, bytes);
+}
+
+static void attend_tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
+{
+    if (a->bytes == 1) attend_tile_in(a, r, b, first, n, true);
+    else attend_tile_in(a, r, b, first, n, false);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */

@@ -57,6 +57,12 @@ WF_INLINE vf v_load_bf16(const void *p)
     wf_decode_bf16(p, r.f, 4);
     return r;
 }
+WF_INLINE vf v_load_i8(const void *p) { WF_LANES(vf, 4, ((const int8_t *)p)[i]); }
+WF_INLINE vf v_load_i16(const void *p) { WF_LANES(vf, 4, ((const int16_t *)p)[i]); }
+WF_INLINE void v_store_i8(void *p, vf a)
+{
+    for (int i = 0; i < 4; i++) ((int8_t *)p)[i] = (int8_t)wf_round_clamp(a.f[i], -127, 127);
+}
 WF_INLINE void v_store_f16(void *p, vf a) { for (int i = 0; i < 4; i++) ((uint16_t *)p)[i] = wf_float_to_half(a.f[i]); }
 WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_step)
 {

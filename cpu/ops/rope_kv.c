@@ -1,5 +1,5 @@
 /* ROPE_KV with vectors, F32 only: rotates q and k by the table's angles, as loops that compilers make vectors of, and
- * writes k and v to their slots as F16. */
+ * writes k and v to their slots. */
 #include <string.h>
 
 #include "cpu/ops/ops.h"
@@ -54,6 +54,35 @@ static void store_halves(const float *x, uint32_t n, uint16_t *out)
     for (; i < n; i++) out[i] = wf_float_to_half(x[i]);
 }
 
+/* A block of Q8_0, as wf_kv_store has it. */
+static void store_block(const float *x, int8_t *q, uint16_t *scale)
+{
+    vf most = v_zero(), nan = v_zero();
+    for (uint32_t i = 0; i < WF_KV_BLOCK; i += VL) {
+        vf a = v_load(x + i);
+        most = v_max(v_max(a, v_sub(v_zero(), a)), most);
+        nan = v_fma(a, v_zero(), nan);
+    }
+    const float d = v_reduce_max(most) / 127 + v_reduce_add(nan), inverse = d > 0 ? 1 / d : 0;
+    *scale = wf_float_to_half(d);
+    for (uint32_t i = 0; i < WF_KV_BLOCK; i += VL) v_store_i8(q + i, v_mul(v_load(x + i), v_set(inverse)));
+}
+
+/* A head of k or v to where KV head h of a slot lies. */
+static void store_head(const row *r, const wf_view *pool, uint32_t slot, uint32_t h, const float *x)
+{
+    const uint32_t dim = r->p->head_dim, per_page = r->p->page_tokens;
+    uint8_t *page = wf_cpu_row(pool, slot / per_page);
+    const size_t at = ((size_t)h * per_page + slot % per_page) * dim;
+    if (pool->dtype == WF_F16) {
+        store_halves(x, dim, (uint16_t *)page + at);
+        return;
+    }
+    uint16_t *scales = wf_kv_scales(page, pool->cols, at);
+    for (uint32_t d = 0; d < dim; d += WF_KV_BLOCK)
+        store_block(x + d, (int8_t *)page + at + d, scales + d / WF_KV_BLOCK);
+}
+
 static void one_row(const wf_call *c, const row *r, uint32_t m)
 {
     const uint32_t dim = r->p->head_dim, n = r->p->n_head, n_kv = r->p->n_kv_head;
@@ -70,8 +99,8 @@ static void one_row(const wf_call *c, const row *r, uint32_t m)
     const float *v = k + (size_t)n_kv * dim;
     for (uint32_t h = 0; slot >= 0 && h < n_kv; h++, k += dim, v += dim) {
         rotate_head(r, k);
-        store_halves(r->head, dim, wf_cpu_slot(&c->out[WF_ROPE_KV_K_POOL], r->p, (uint32_t)slot, h));
-        store_halves(v, dim, wf_cpu_slot(&c->out[WF_ROPE_KV_V_POOL], r->p, (uint32_t)slot, h));
+        store_head(r, &c->out[WF_ROPE_KV_K_POOL], (uint32_t)slot, h, r->head);
+        store_head(r, &c->out[WF_ROPE_KV_V_POOL], (uint32_t)slot, h, v);
     }
 }
 

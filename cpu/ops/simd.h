@@ -7,6 +7,7 @@
  *   v_pow2i(n)              2^n for whole n in [-126, 127], 0 for -127
  *   v_reduce_add v_reduce_max   sum and maximum of all lanes, in a fixed order
  *   v_load_f16 v_load_bf16 v_store_f16
+ *   v_load_i8 v_load_i16 v_store_i8   whole numbers; stored to the nearest even one, of at most 127
  *   v_transpose(p, step, out, out_step)  VL rows of VL floats, rows `step` floats apart
  *   v_transpose_f16(rows, at, out)  F16_ELEMS elements of VL rows, from the one at `at`: out[F16_ELEMS][VL]
  *

@@ -9,7 +9,7 @@ wf_cpu_scratch_size wf_cpu_ref_attention_scratch(const wf_call *c)
     const int32_t *pos = wf_cpu_at(&c->in[WF_ATTENTION_POS]);
     int32_t last = 0;
     for (uint32_t m = 0; m < c->out[WF_ATTENTION_O].rows; m++) last = WF_MAX(last, pos[m]);
-    return (wf_cpu_scratch_size){.per_thread = sizeof(double) * ((size_t)last + 1 + 2 * c->p.head_dim)};
+    return (wf_cpu_scratch_size){.per_thread = sizeof(double) * ((size_t)last + 1 + 3 * c->p.head_dim)};
 }
 
 static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
@@ -24,6 +24,7 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     uint32_t dim = p->head_dim, kv_head = h / (p->n_head / p->n_kv_head), n = (uint32_t)(pos + 1);
     const float *sinks = c->in[WF_ATTENTION_SINKS].buf ? wf_cpu_at(&c->in[WF_ATTENTION_SINKS]) : NULL;
     double *sum = score + n, *query = sum + dim, top = sinks ? sinks[h] : -INFINITY, total = 0;
+    float *kv = (float *)(query + dim);
     int32_t window = windows ? windows[h] : 0;
     const wf_view *around = &c->in[WF_ATTENTION_AROUND];
     int32_t at = around->buf ? ((const int32_t *)wf_cpu_at(around))[m] : pos;
@@ -32,9 +33,9 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     for (uint32_t j = 0; j < n; j++) {
         if (!wf_attends_around(window, p->sink, pos, at, (int32_t)j)) continue;
         const uint32_t slot = (uint32_t)pages[j / p->page_tokens] * p->page_tokens + j % p->page_tokens;
-        const uint16_t *k = wf_cpu_slot(&c->in[WF_ATTENTION_K_POOL], p, slot, kv_head);
         double s = 0;
-        for (uint32_t d = 0; d < dim; d++) s += query[d] * wf_half_to_float(k[d]);
+        wf_cpu_load_kv(&c->in[WF_ATTENTION_K_POOL], p, slot, kv_head, kv);
+        for (uint32_t d = 0; d < dim; d++) s += query[d] * kv[d];
         score[j] = wf_attention_score(p, s);
         top = WF_MAX(top, score[j]);
     }
@@ -43,10 +44,10 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     for (uint32_t j = 0; j < n; j++) {
         if (!wf_attends_around(window, p->sink, pos, at, (int32_t)j)) continue;
         const uint32_t slot = (uint32_t)pages[j / p->page_tokens] * p->page_tokens + j % p->page_tokens;
-        const uint16_t *v = wf_cpu_slot(&c->in[WF_ATTENTION_V_POOL], p, slot, kv_head);
+        wf_cpu_load_kv(&c->in[WF_ATTENTION_V_POOL], p, slot, kv_head, kv);
         double e = exp(score[j] - top);
         total += e;
-        for (uint32_t d = 0; d < dim; d++) sum[d] += e * wf_half_to_float(v[d]);
+        for (uint32_t d = 0; d < dim; d++) sum[d] += e * kv[d];
     }
     for (uint32_t d = 0; d < dim; d++)
         wf_cpu_set(o, wf_cpu_row(o, m), (uint64_t)h * dim + d, n ? (float)(sum[d] / total) : 0);

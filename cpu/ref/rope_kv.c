@@ -37,13 +37,10 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
     if (slot < 0) return;
     for (uint32_t h = 0; h < p->n_kv_head; h++) {
         uint64_t at = (uint64_t)h * p->head_dim;
-        uint16_t *k = wf_cpu_slot(&c->out[WF_ROPE_KV_K_POOL], p, (uint32_t)slot, h);
-        uint16_t *v = wf_cpu_slot(&c->out[WF_ROPE_KV_V_POOL], p, (uint32_t)slot, h);
         rotate_head(qkv, in, k_at + at, cs, p, head);
-        for (uint32_t d = 0; d < p->head_dim; d++) {
-            k[d] = wf_float_to_half(head[d]);
-            v[d] = wf_float_to_half(wf_cpu_get(qkv, in, v_at + at + d));
-        }
+        wf_cpu_store_kv(&c->out[WF_ROPE_KV_K_POOL], p, (uint32_t)slot, h, head);
+        for (uint32_t d = 0; d < p->head_dim; d++) head[d] = wf_cpu_get(qkv, in, v_at + at + d);
+        wf_cpu_store_kv(&c->out[WF_ROPE_KV_V_POOL], p, (uint32_t)slot, h, head);
     }
 }
 

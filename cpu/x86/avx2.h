@@ -36,6 +36,14 @@ WF_INLINE float v_reduce_max(vf a)
 }
 WF_INLINE vf v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
 WF_INLINE void v_store_f16(void *p, vf a) { _mm_storeu_si128(p, _mm256_cvtps_ph(a, 0)); }
+WF_INLINE vf v_load_i8(const void *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p))); }
+WF_INLINE vf v_load_i16(const void *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128(p))); }
+WF_INLINE void v_store_i8(void *p, vf a)
+{
+    __m256i n = _mm256_cvtps_epi32(a);
+    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+    _mm_storel_epi64(p, _mm_packs_epi16(words, words));
+}
 WF_INLINE vf v_load_bf16(const void *p)
 {
     __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128(p));

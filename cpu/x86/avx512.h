@@ -29,6 +29,9 @@ WF_INLINE float v_reduce_add(vf a) { return _mm512_reduce_add_ps(a); }
 WF_INLINE float v_reduce_max(vf a) { return _mm512_reduce_max_ps(a); }
 WF_INLINE vf v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 WF_INLINE void v_store_f16(void *p, vf a) { _mm256_storeu_si256(p, _mm512_cvtps_ph(a, 0)); }
+WF_INLINE vf v_load_i8(const void *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p))); }
+WF_INLINE vf v_load_i16(const void *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_loadu_si256(p))); }
+WF_INLINE void v_store_i8(void *p, vf a) { _mm_storeu_si128(p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a))); }
 WF_INLINE vf v_load_bf16(const void *p)
 {
     __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));

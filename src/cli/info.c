@@ -344,6 +344,8 @@ static const wf_opt rows[] = {
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE", "size of the KV cache, for the estimate (default: as of `weft serve`)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
+    {0, "kv-dtype", "auto|f16|q8_0", "keys and values in the KV cache, for the estimate (default f16)", WF_OPT_CHOICE,
+     AT(engine.kv_dtype)},
     {0, "kv-host", "SIZE", "host memory below the KV cache (default: none)", WF_OPT_SIZE, AT(engine.kv_host), 1,
      0x1p63},
     {0, "kv-disk", "PATH:SIZE", "a file below that (default: none)", WF_OPT_PLACE, AT(kv_disk)},

@@ -25,11 +25,12 @@ static weft_status bad_view(const place *at, const wf_view *v, const char *why)
                    (unsigned long long)v->offset, v->layout);
 }
 
-static bool dtype_fits(uint8_t need, uint8_t dtype)
+static bool dtype_fits(uint16_t need, uint8_t dtype)
 {
     if (dtype >= WF_N_DTYPES) return false;
     if (need & WF_OPERAND_WEIGHT) return wf_dtypes[dtype].decode != NULL;
     if (need & WF_OPERAND_ACT) return dtype == WF_F32 || dtype == WF_F16;
+    if (need & WF_OPERAND_KV) return dtype == WF_F16 || dtype == WF_Q8_0;
     return dtype == (need & WF_OPERAND_F32 ? WF_F32 : need & WF_OPERAND_F16 ? WF_F16 : WF_I32);
 }
 
@@ -45,13 +46,15 @@ static bool view_bytes(const wf_dev *dev, const wf_view *v, uint64_t *out)
     return !__builtin_mul_overflow(n / t->block, (uint64_t)t->block_bytes, out);
 }
 
-static weft_status check_shape(const place *at, const wf_view *v)
+static weft_status check_shape(const place *at, const wf_view *v, uint16_t need)
 {
     uint32_t block = wf_dtypes[v->dtype].block;
     if (!v->rows || !v->cols) return bad_view(at, v, "is empty");
     if (v->stride < v->cols) return bad_view(at, v, "has rows that overlap");
     if (v->cols % block) return bad_view(at, v, "has a partial block in each row");
-    if (v->stride != v->cols && (block > 1 || v->layout)) return bad_view(at, v, "must be contiguous");
+    if (need & WF_OPERAND_KV && v->stride % block) return bad_view(at, v, "has a partial block between its pages");
+    if (v->stride != v->cols && (v->layout || (block > 1 && !(need & WF_OPERAND_KV))))
+        return bad_view(at, v, "must be contiguous");
     return WEFT_OK;
 }
 
@@ -62,7 +65,7 @@ static uint32_t element_align(const wf_view *v)
     return t->block == 1 ? t->block_bytes : 2;
 }
 
-static weft_status check_view(const place *at, const wf_view *v, uint8_t need)
+static weft_status check_view(const place *at, const wf_view *v, uint16_t need)
 {
     if (!v->buf && (need & WF_OPERAND_OPTIONAL || !need)) return WEFT_OK;
     if (!v->buf) return bad_view(at, v, "is missing");
@@ -71,7 +74,7 @@ static weft_status check_view(const place *at, const wf_view *v, uint8_t need)
     if (!dtype_fits(need, v->dtype)) return bad_view(at, v, "has a dtype that the op does not take");
     if (v->layout && !(need & WF_OPERAND_WEIGHT && at->dev->fns->weight_bytes))
         return bad_view(at, v, "cannot have a layout of its own");
-    WF_TRY(check_shape(at, v));
+    WF_TRY(check_shape(at, v, need));
     uint64_t bytes;
     if (v->offset % element_align(v)) return bad_view(at, v, "is not aligned");
     if (!view_bytes(at->dev, v, &bytes) || v->offset > v->buf->size || bytes > v->buf->size - v->offset)
@@ -98,13 +101,10 @@ static bool views_overlap(const wf_dev *dev, const wf_view *a, const wf_view *b)
     if (!a->buf || a->buf != b->buf) return false;
     if (!view_bytes(dev, a, &na) || !view_bytes(dev, b, &nb)) return true;
     if (a->offset + na <= b->offset || b->offset + nb <= a->offset) return false;
-    uint64_t ea = wf_dtypes[a->dtype].block_bytes, eb = wf_dtypes[b->dtype].block_bytes;
-    uint64_t pitch = a->stride * ea;
-    if (a->layout || b->layout || pitch != b->stride * eb || wf_dtypes[a->dtype].block > 1 ||
-        wf_dtypes[b->dtype].block > 1)
-        return true;
+    uint64_t pitch = wf_dtype_bytes(a->dtype, a->stride);
+    if (a->layout || b->layout || pitch != wf_dtype_bytes(b->dtype, b->stride)) return true;
     uint64_t from_a = a->offset % pitch, from_b = b->offset % pitch;
-    uint64_t wa = a->cols * ea, wb = b->cols * eb;
+    uint64_t wa = wf_dtype_bytes(a->dtype, a->cols), wb = wf_dtype_bytes(b->dtype, b->cols);
     uint64_t gap = (from_b + pitch - from_a) % pitch; /* from a's first column on to b's */
     return !(gap >= wa && pitch - gap >= wb);
 }
@@ -213,7 +213,8 @@ static weft_status check_pools(const wf_call *c, const wf_view *k, const wf_view
     if (__builtin_mul_overflow((uint64_t)p->n_kv_head * p->page_tokens, (uint64_t)p->head_dim, &page) ||
         k->cols != page || v->cols != page)
         return bad_call(c, "a row of the K or V pool is not KV heads x page tokens x head size");
-    if (k->stride != v->stride) return bad_call(c, "K and V pools differ in stride");
+    if (k->stride != v->stride || k->dtype != v->dtype) return bad_call(c, "K and V pools differ in stride or dtype");
+    if (p->head_dim % wf_dtypes[k->dtype].block) return bad_call(c, "a head of K or V is no whole number of blocks");
     return k->rows == v->rows ? WEFT_OK : bad_call(c, "K and V pools differ in pages");
 }
 

@@ -31,7 +31,7 @@
  * device has no fused kernel, the front decomposes the call, and its parts hand their results over there. A call
  * without them runs only where it has. A fused kernel does not round these intermediate results. With p.silu, Y may be
  * the first columns of gemm_ws (same storage). ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot]
- * F32, pairs (cos, sin); pos [M] I32; slot [M] I32 out q [M, Hq D] act; K, V pools F16 [pages, Hkv * P * D] Rotates the
+ * F32, pairs (cos, sin); pos [M] I32; slot [M] I32 out q [M, Hq D] act; K, V pools [pages, Hkv * P * D] Rotates the
  * first p.n_rot elements of each head of q and k by table[pos]. Pair i is the elements (2i, 2i+1) (p.neox 0) or (i, i +
  * n_rot/2) (p.neox 1), which no variant of a device with adjacent_pairs need support, here or behind a GEMM. Writes k
  * and v of row m to slot slot[m] = page * P + index in page; slot < 0: no write. q is not scaled. ATTENTION  in  q [M,
@@ -91,7 +91,9 @@
  * KV pools are head-major inside a page: element (page, head, index, d) is at
  * page * stride + (head * P + index) * D + d, with P = p.page_tokens and D = p.head_dim (HND; K is already rotated).
  * stride may exceed the page: the memory in between belongs to others, such as other layers. The K and V of a call have
- * the same stride.
+ * the same stride and the same dtype, F16 or Q8_0. In Q8_0 D is a multiple of 32, a page takes as many bytes as that
+ * many weights, but its values come first, each a byte in the order above, and then the scales of 32 values each, for
+ * vector loads to be aligned (tensor/kv.h).
  */
 #ifndef WF_DEV_H
 #define WF_DEV_H
@@ -119,11 +121,11 @@ enum wf_op {
 
 enum wf_operand_kind { /* ops.def says what they mean */
     WF_OPERAND_ACT = 1, WF_OPERAND_F32 = 2, WF_OPERAND_F16 = 4, WF_OPERAND_I32 = 8, WF_OPERAND_WEIGHT = 16,
-    WF_OPERAND_OPTIONAL = 32, WF_OPERAND_SHARED = 64, WF_OPERAND_BY_ROW = 128
+    WF_OPERAND_OPTIONAL = 32, WF_OPERAND_SHARED = 64, WF_OPERAND_BY_ROW = 128, WF_OPERAND_KV = 256
 };
 typedef struct wf_operand_info {
     const char *name; /* NULL: no such operand */
-    uint8_t what;     /* of enum wf_operand_kind */
+    uint16_t what;    /* of enum wf_operand_kind */
 } wf_operand_info;
 
 /* What bounds a node of a graph (NanoFlow, table 2); copies run between device and host. */
@@ -152,7 +154,7 @@ typedef struct wf_view {
     wf_buf *buf;
     uint64_t offset;     /* bytes */
     uint32_t rows, cols;
-    uint32_t stride;     /* elements from row to row, >= cols; cols for block formats */
+    uint32_t stride;     /* elements from row to row, >= cols; cols for block formats, but for KV pools */
     uint8_t dtype;       /* enum wf_dtype */
     uint8_t layout;      /* 0: rows as in the file; else as weight_layout() of the backend returned */
 } wf_view;

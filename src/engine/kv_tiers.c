@@ -5,6 +5,7 @@
 #include "base/memory_left.h"
 #include "engine/engine.h"
 #include "select/select.h"
+#include "tensor/kv.h"
 
 #include <weft/debug.h>
 #include <stdlib.h>
@@ -31,7 +32,9 @@ static void add_setting(wf_blake2b *b, const struct weft_engine *e, const struct
     const struct weft_device_info *d = &e->dev->info;
     const char *texts[] = {wf_build_id(), d->name, d->platform, d->driver, d->version, d->tiers, p->tier,
                            p->debug ? p->debug->force : NULL, e->model->arch->name};
-    const uint64_t numbers[] = {l->page_tokens, wf_page_bytes(&l->graph), l->context, p->threads, p->deterministic,
+    enum wf_dtype kv;
+    wf_kv_dtype_named(p->kv_dtype, &kv);
+    const uint64_t numbers[] = {kv, l->page_tokens, wf_page_bytes(&l->graph), l->context, p->threads, p->deterministic,
                                 p->f16_residual, p->nano_batches, l->graph.kv.n_tables, l->graph.kv.n_slots,
                                 e->model->file->random};
     for (size_t i = 0; i < WF_LEN(texts); i++) add_text(b, texts[i]);

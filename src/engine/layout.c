@@ -6,6 +6,7 @@
 #include "kept/plans.h"
 #include "model/weights/attention_windows.h"
 #include "select/select.h"
+#include "tensor/kv.h"
 
 #include <weft/debug.h>
 #include <string.h>
@@ -45,6 +46,19 @@ weft_status wf_layout_check_context(const struct weft_model *m, uint32_t context
     return WEFT_OK;
 }
 
+static weft_status check_kv_dtype(const struct weft_model *m, const struct weft_engine_params *p)
+{
+    enum wf_dtype kv;
+    if (!wf_kv_dtype_named(p->kv_dtype, &kv))
+        return wf_fail(WEFT_ERR_ARG, "kv_dtype \"%s\": want f16 or q8_0", p->kv_dtype);
+    if (m->hp.head_dim % wf_dtypes[kv].block)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "heads of %s have %u elements, no multiple of %u: its KV cache must be F16 "
+                       "(weft_engine_params.kv_dtype)",
+                       m->info.path, m->hp.head_dim, wf_dtypes[kv].block);
+    return WEFT_OK;
+}
+
 weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine_params *p)
 {
     const struct {
@@ -70,6 +84,7 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
         return wf_fail(WEFT_ERR_ARG, "kv_disk names %s, but kv_disk_bytes is 0: say how large it may become",
                        p->kv_disk);
     WF_TRY(wf_pooling_choose(m->hp.pooling, p->pooling, &(enum wf_pooling){0}));
+    WF_TRY(check_kv_dtype(m, p));
     if (m->hp.bidirectional && (p->attention_windows || p->plan || p->nano_batches > 1))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "attention of %s is bidirectional: neither windows nor plans are possible",
                        m->info.path);
@@ -120,6 +135,7 @@ static weft_status build_graph(wf_layout *l, wf_weights *w)
     const struct weft_model *m = l->model;
     wf_build_params b = wf_build_params_of(l->dev, l->context, l->page_tokens);
     if (!l->dev && l->params.f16_residual) b.residual = WF_F16;
+    wf_kv_dtype_named(l->params.kv_dtype, &b.kv);
     WF_TRY(wf_pooling_choose(m->hp.pooling, l->params.pooling, &b.pooling));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &l->graph, w));
     return wf_attention_windows_use(m, l->params.attention_windows, &l->graph, w);
@@ -371,11 +387,19 @@ void wf_layout_free(wf_layout *l)
 
 /* ---- bytes --------------------------------------------------------------------------------------------------- */
 
+uint64_t wf_layout_token_bytes(const wf_layout *l)
+{
+    const wf_hparams *hp = &l->model->hp;
+    enum wf_dtype kv;
+    wf_kv_dtype_named(l->params.kv_dtype, &kv);
+    return 2ull * hp->n_layer * wf_dtype_bytes(kv, (uint64_t)hp->n_kv_head * hp->head_dim);
+}
+
 void wf_layout_budget(const wf_layout *l, struct weft_budget *out)
 {
     const wf_hparams *hp = &l->model->hp;
     const wf_limits *x = &l->limits;
-    uint64_t page = wf_page_bytes(&l->graph), token = (uint64_t)hp->n_layer * 2 * 2 * hp->n_kv_head * hp->head_dim;
+    uint64_t page = wf_page_bytes(&l->graph), token = wf_layout_token_bytes(l);
     uint64_t kv = wf_limits_guaranteed_pages(x) * page;
     uint64_t step = x->pool.n ? wf_unified_pool_bytes(&x->pool) - kv
         : wf_activation_bytes(&l->plans.list[0], x->step_tokens, x->logit_rows);

@@ -57,6 +57,7 @@ weft_status wf_layout_replan(wf_layout *l, wf_plans *plans);
 void wf_layout_budget(const wf_layout *l, struct weft_budget *out);
 /* WEFT_ERR_NOMEM, with the sizes, if the engine does not fit the memory that is available. */
 weft_status wf_layout_check_available(const wf_layout *l);
+uint64_t wf_layout_token_bytes(const wf_layout *l); /* of keys and values, in all layers */
 /* Bytes of host memory below a KV cache of such pages: a file below it (kv_disk) has its blocks pass there. */
 uint64_t wf_layout_kv_host(const struct weft_engine_params *p, uint64_t page_bytes);
 /* Tells the log which sizes are smaller than what was asked for. */

@@ -269,7 +269,7 @@ wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uin
                      .offset = g->at.offset + p->offset,
                      .rows = wf_limits_pages(&m->limits, rows, logits),
                      .cols = v->cols,
-                     .stride = (uint32_t)(g->page / wf_dtype_bytes(v->dtype, 1)),
+                     .stride = (uint32_t)wf_dtype_elements(v->dtype, g->page),
                      .dtype = v->dtype};
 }
 

@@ -2,6 +2,7 @@
  * attention op the host reads its queries and keys and multiplies them again, so that no kernel needs to output its
  * logits. See ranges.h. */
 #include "kept/ranges.h"
+#include "tensor/kv.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -94,7 +95,9 @@ static weft_status fetch_rows(collector *t, wf_queue *q, const wf_view *v, const
         WF_TRY(wf_read(q, v->buf, v->offset + from * pitch, (uint8_t *)t->raw + r * row, row, NULL, 0, NULL));
     }
     WF_TRY(wf_finish(q));
-    wf_dtypes[v->dtype].decode(t->raw, out, (size_t)n * v->cols);
+    for (uint32_t r = 0; v->dtype == WF_Q8_0 && r < n; r++) /* pages, in which bytes and scales lie apart */
+        wf_kv_load(WF_Q8_0, (uint8_t *)t->raw + r * row, v->cols, 0, out + (size_t)r * v->cols, v->cols);
+    if (v->dtype != WF_Q8_0) wf_dtypes[v->dtype].decode(t->raw, out, (size_t)n * v->cols);
     return WEFT_OK;
 }
 

@@ -73,7 +73,7 @@ static void fill_report(const wf_layout *l, struct weft_memory *out)
         .device = *d, .memory = d->available ? d->available : d->memory,
             .weights = wf_weights_bytes_on(&l->weights, l->dev),
         .workspace = wf_states_bytes(&l->limits, l->graph.pooled ? 0 : hp->n_vocab, hp->n_layer),
-        .kv_bytes_per_token = (uint64_t)hp->n_layer * 2 * 2 * hp->n_kv_head * hp->head_dim, .context = l->context,
+        .kv_bytes_per_token = wf_layout_token_bytes(l), .context = l->context,
         .max_batched_tokens = l->limits.step_tokens, .kv_bytes_per_context = kv_bytes(l, l->limits.seq_pages),
         .reused = {.token_bytes = wf_activation_bytes(&l->plans.list[0], 1, 0),
                    .logit_row_bytes = wf_activation_bytes(&l->plans.list[0], 0, 1)}};

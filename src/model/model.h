@@ -171,6 +171,7 @@ struct wf_builder {
     bool interleave;    /* rows of q and k: the file has pairs in halves, and the device wants neighbours */
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
+    enum wf_dtype kv;
     enum wf_pooling pooling;
     int32_t layer;      /* of the nodes being built */
     int32_t local_rope,
@@ -185,7 +186,7 @@ struct wf_builder {
 
 /* What a graph depends on beside the model; as in wf_builder, and as a device wants it. */
 typedef struct wf_build_params {
-    enum wf_dtype act, residual;
+    enum wf_dtype act, residual, kv; /* kv: of pages, F16 or Q8_0 */
     enum wf_stacking stack_weights;
     bool adjacent_pairs; /* as in wf_dev */
     uint32_t context, page_tokens;

@@ -71,7 +71,7 @@ static double keys_of(const wf_node *n, const wf_load *l)
     return n->op == WF_OP_ATTENTION && is_local(n) && l->window > 0 ? WF_MIN(keys, l->window) : keys;
 }
 
-/* The format that decides how fast the node can compute. */
+/* The format that decides how fast the node can compute: keys and values in bytes are no operands of matrix units. */
 static enum wf_dtype format_of(const wf_graph *g, const wf_node *n)
 {
     int32_t v = n->op == WF_OP_GEMM           ? n->in[WF_GEMM_W].value
@@ -79,7 +79,8 @@ static enum wf_dtype format_of(const wf_graph *g, const wf_node *n)
                 : n->op == WF_OP_ROUTER       ? n->in[WF_ROUTER_W].value
                 : n->op == WF_OP_ATTENTION    ? n->in[WF_ATTENTION_K_POOL].value
                                               : -1;
-    return v < 0 ? WF_F32 : g->values[v].dtype;
+    bool widened = n->op == WF_OP_ATTENTION && g->values[v].dtype == WF_Q8_0;
+    return v < 0 || widened ? WF_F32 : g->values[v].dtype;
 }
 
 static double seconds_over(double what, double rate)

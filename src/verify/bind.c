@@ -160,6 +160,7 @@ static wf_case case_of(const wf_call *c)
                           : c->op == WF_OP_GEMM && c->p.rope ? &c->out[WF_GEMM_K_POOL]
                                                              : NULL;
     if (pool && pool->stride > pool->cols) k.pad = 8;
+    if (pool) k.kv = pool->dtype;
     k.max_kv = c->p.max_kv ? c->p.max_kv : UINT32_MAX;
     k.max_q = c->p.max_q ? c->p.max_q : UINT32_MAX;
     k.n_seqs = 3;

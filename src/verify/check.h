@@ -36,6 +36,7 @@ typedef struct wf_case {
     bool file_layout; /* weights lie as in the file for variants that read that */
     bool one_x;      /* GROUPED_GEMM: all experts of a token take the same row of X */
     uint8_t windows; /* enum wf_case_windows */
+    uint8_t kv;      /* enum wf_dtype of KV pools; 0: F16 */
     bool sinks;      /* ATTENTION: query heads have some */
     wf_op_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */

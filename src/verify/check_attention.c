@@ -33,8 +33,13 @@ static double count_seen(const wf_check *k, uint32_t pos)
     return n;
 }
 
+static void put_head(const wf_check_operand *pool, const wf_op_params *p, uint32_t page, uint64_t at, const float *x)
+{
+    wf_kv_store(pool->view.dtype, wf_gen_row(pool, page), pool->view.cols, at, x, p->head_dim);
+}
+
 /* Of len keys, the last `rows` of which have rows; keys to which none of these attends stay NaN. */
-static void fill_sequence(wf_check *k, wf_gen *g, uint32_t len, uint32_t rows, const int32_t *pages)
+static void fill_sequence(wf_check *k, wf_gen *g, uint32_t len, uint32_t rows, const int32_t *pages, float *numbers)
 {
     const wf_op_params *p = &k->c.p;
     uint32_t spike = k->c.in == WF_F16 && !wf_gen_below(g, 4) ? wf_gen_below(g, len) : len;
@@ -50,13 +55,13 @@ static void fill_sequence(wf_check *k, wf_gen *g, uint32_t len, uint32_t rows, c
             if (!(t > first || !windows ||
                   wf_attends(wf_longest_window(&k->c.p, windows, h), k->c.p.sink, (int32_t)first, (int32_t)t)))
                 continue;
-            k->bytes += 4.0 * p->head_dim;
-            uint16_t *key = (uint16_t *)wf_gen_row(&k->in[WF_ATTENTION_K_POOL], page) + at;
-            uint16_t *value = (uint16_t *)wf_gen_row(&k->in[WF_ATTENTION_V_POOL], page) + at;
+            k->bytes += 2.0 * (double)wf_dtype_bytes(k->in[WF_ATTENTION_K_POOL].view.dtype, p->head_dim);
             for (uint32_t d = 0; d < p->head_dim; d++) {
-                key[d] = wf_float_to_half(wf_gen_unit(g) * (t == spike ? LARGE_KEY : KEY));
-                value[d] = wf_float_to_half(wf_gen_unit(g));
+                numbers[d] = wf_gen_unit(g) * (t == spike ? LARGE_KEY : KEY);
+                numbers[p->head_dim + d] = wf_gen_unit(g);
             }
+            put_head(&k->in[WF_ATTENTION_K_POOL], p, page, at, numbers);
+            put_head(&k->in[WF_ATTENTION_V_POOL], p, page, at, numbers + p->head_dim);
         }
     }
 }
@@ -93,7 +98,7 @@ static weft_status gen_windows(wf_check *k, wf_gen *g)
 }
 
 static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, const uint32_t *order,
-                                      const uint32_t *where)
+                                      const uint32_t *where, float *numbers)
 {
     const wf_case *c = &k->c;
     uint32_t cols = c->p.n_head * c->p.head_dim;
@@ -112,7 +117,7 @@ static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, con
     for (uint32_t i = 0; i < s->pages; i++) pages[i] = (int32_t)where[i];
     for (uint32_t i = 0; i < s->n; i++) {
         if (!s->rows[i] || g->shapes_only) continue; /* its pages stay NaN */
-        fill_sequence(k, g, s->len[i], s->rows[i], pages + s->first[i]);
+        fill_sequence(k, g, s->len[i], s->rows[i], pages + s->first[i], numbers);
         for (uint32_t r = 0; r < s->rows[i]; r++) {
             k->flops += 4.0 * c->p.head_dim * count_seen(k, s->len[i] - 1 - r);
         }
@@ -134,7 +139,7 @@ static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, con
     return wf_gen_operand(&k->out[WF_ATTENTION_O], c->out, s->m, cols, c->pad);
 }
 
-static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
+static double largest_score(const wf_check *k, uint32_t m, uint32_t h, float *key)
 {
     const wf_op_params *p = &k->c.p;
     uint32_t seq = ((const uint32_t *)k->in[WF_ATTENTION_SEQ].data)[m], kv_head = h / (p->n_head / p->n_kv_head),
@@ -149,9 +154,9 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
         uint32_t page = (uint32_t)pages[(uint32_t)j / p->page_tokens];
         uint32_t at = (kv_head * p->page_tokens + (uint32_t)j % p->page_tokens) * d;
         double s = 0;
-        for (uint32_t i = 0; i < d; i++)
-            s += (double)wf_gen_get(&k->in[WF_ATTENTION_Q], m, h * d + i) *
-                 wf_gen_get(&k->in[WF_ATTENTION_K_POOL], page, at + i);
+        const wf_check_operand *pool = &k->in[WF_ATTENTION_K_POOL];
+        wf_kv_load(pool->view.dtype, wf_gen_row(pool, page), pool->view.cols, at, key, d);
+        for (uint32_t i = 0; i < d; i++) s += (double)wf_gen_get(&k->in[WF_ATTENTION_Q], m, h * d + i) * key[i];
         top = fmax(top, wf_attention_score(p, s));
     }
     return top;
@@ -177,7 +182,8 @@ weft_status wf_gen_attention(wf_check *k, wf_gen *g)
     }
     s.first[s.n] = s.pages;
     uint32_t *order = wf_gen_permutation(g, s.n), *where = wf_gen_permutation(g, s.pages + 3);
-    weft_status st = order && where ? attention_operands(k, g, &s, order, where) : WEFT_ERR_NOMEM;
+    float *numbers = wf_calloc(2 * (size_t)c->p.head_dim, sizeof *numbers);
+    weft_status st = order && where && numbers ? attention_operands(k, g, &s, order, where, numbers) : WEFT_ERR_NOMEM;
     k->c.p.scale = 1 / sqrtf((float)c->p.head_dim);
     k->c.p.max_kv = c->max_kv;
     k->c.p.max_q = c->max_q;
@@ -190,7 +196,7 @@ weft_status wf_gen_attention(wf_check *k, wf_gen *g)
             double low = fmax(p->phi_lo, p->phi_hi - 13.0);
             for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++) {
                 for (uint32_t h = 0; h < p->n_head; h++) {
-                    double top = largest_score(k, m, h), x = top - p->phi, near = 2e-3 + 1e-4 * fabs(top);
+                    double top = largest_score(k, m, h, numbers), x = top - p->phi, near = 2e-3 + 1e-4 * fabs(top);
                     k->redo_least += x < p->phi_lo - near || x > p->phi_hi + near;
                     k->redo_most += !(x > low + near && x < p->phi_hi - near);
                 }
@@ -199,6 +205,7 @@ weft_status wf_gen_attention(wf_check *k, wf_gen *g)
         st = wf_gen_operand(&k->out[WF_ATTENTION_RECOMPUTED], WF_I32, 1, 1, 0);
     }
     free(mem);
+    free(numbers);
     free(order);
     free(where);
     return st;

@@ -62,14 +62,14 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
     }
     if ((size_t)n >= cap) return;
     bool weight = wf_case_has_weight(c), product = weight && c->op != WF_OP_GET_ROWS;
-    snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
+    snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
              product ? "*" : "", weight ? wf_dtypes[c->weight].name : "", wf_dtypes[c->out].name,
              c->bias && product ? " bias" : "", c->residual ? c->in_place ? " residual=Y" : " residual" : "",
              c->norm ? " norm" : "", c->p.silu ? " silu" : "",
              c->p.activation == WF_GELU_TANH        ? " gelu"
              : c->p.activation == WF_CLAMPED_SWIGLU ? " clamped"
                                                     : "",
-             c->pad ? " padded" : "");
+             c->pad ? " padded" : "", c->kv == WF_Q8_0 ? " kv Q8_0" : "");
 }
 
 /* At least one row for each op but the row-wise ones, which are alike; the code below varies dtypes and a few flags
@@ -99,6 +99,37 @@ static const wf_case small[] = {
      .m = 5,
      .n = 40,
      .p = {.n_head = 2, .n_kv_head = 2, .head_dim = 80, .n_rot = 40, .neox = 1, .page_tokens = 16}},
+    {.op = WF_OP_ROPE_KV,
+     .m = 7,
+     .n = 40,
+     .pad = 2,
+     .kv = WF_Q8_0,
+     .p = {.n_head = 6, .n_kv_head = 2, .head_dim = 64, .n_rot = 40, .page_tokens = 16}},
+    {.op = WF_OP_ROPE_KV,
+     .m = 5,
+     .n = 40,
+     .kv = WF_Q8_0,
+     .p = {.n_head = 2, .n_kv_head = 2, .head_dim = 96, .n_rot = 96, .neox = 1, .page_tokens = 4}},
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 4,
+     .max_kv = 77,
+     .max_q = 1,
+     .pad = 4,
+     .kv = WF_Q8_0,
+     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .phi_lo = -6, .phi_hi = 7}},
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 3,
+     .max_kv = 90,
+     .max_q = 21,
+     .kv = WF_Q8_0,
+     .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
+    {.op = WF_OP_ATTENTION,
+     .n_seqs = 3,
+     .max_kv = 90,
+     .max_q = 21,
+     .windows = WF_WINDOWS_MIXED,
+     .kv = WF_Q8_0,
+     .p = {.n_head = 4, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .softcap = 1.5f}},
     {.op = WF_OP_ATTENTION,
      .n_seqs = 4,
      .max_kv = 77,

@@ -37,14 +37,18 @@ uint32_t *wf_gen_permutation(wf_gen *g, uint32_t n)
 /* ---- operands ------------------------------------------------------------------------------------- */
 
 /* All bytes 0xFF: NaN in every float format, -1 as an id, and as a scale of a block format. */
-weft_status wf_gen_operand(wf_check_operand *o, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad)
+static weft_status operand_of_stride(wf_check_operand *o, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t stride)
 {
-    uint32_t stride = wf_dtypes[dtype].block == 1 ? cols + pad : cols;
     o->view = (wf_view){.rows = rows, .cols = cols, .stride = stride, .dtype = dtype};
     o->bytes = wf_dtype_bytes(dtype, (uint64_t)rows * stride);
     o->data = wf_calloc(o->bytes, 1);
     if (o->data) memset(o->data, 0xFF, o->bytes);
     return o->data ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+weft_status wf_gen_operand(wf_check_operand *o, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad)
+{
+    return operand_of_stride(o, dtype, rows, cols, wf_dtypes[dtype].block == 1 ? cols + pad : cols);
 }
 
 uint8_t *wf_gen_row(const wf_check_operand *o, uint32_t row)
@@ -150,5 +154,6 @@ double wf_gen_bytes(const wf_check *c)
 /* A KV pool; the gaps between pages keep what vector loads are aligned to. */
 weft_status wf_gen_pool(wf_check_operand *o, const wf_case *c, uint32_t pages, uint32_t page)
 {
-    return wf_gen_operand(o, WF_F16, pages, page, 8 * c->pad);
+    const uint8_t dtype = c->kv ? c->kv : WF_F16;
+    return operand_of_stride(o, dtype, pages, page, page + c->pad * 8 * wf_dtypes[dtype].block);
 }

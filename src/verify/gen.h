@@ -2,6 +2,7 @@
 #ifndef WF_GEN_H
 #define WF_GEN_H
 
+#include "tensor/kv.h"
 #include "verify/check.h"
 
 typedef struct wf_gen {

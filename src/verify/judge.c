@@ -1,6 +1,8 @@
 /* judge.c: see judge.h. */
 #include "verify/judge.h"
 
+#include "tensor/kv.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +14,21 @@ static const struct tolerance {
 } tolerances[WF_N_OPS] = {
 #define OP(op, f32_, f16, q8, i8) [WF_OP_##op] = {.f32 = f32_, .nmse = {0, f16, q8, i8}},
 #define FORMAT(...)
+#define MODEL(...)
+#define MATRIX(...)
+#include "verify/tolerances.def"
+#undef OP
+#undef FORMAT
+#undef MODEL
+#undef MATRIX
+};
+
+static const struct kv_tolerance {
+    double most, mean; /* steps */
+} kv_tolerances[WF_N_DTYPES] = {
+#define OP(...)
+#define FORMAT(...)
+#define KV(format, most, mean, perplexity) [WF_##format] = {most, mean},
 #define MODEL(...)
 #define MATRIX(...)
 #include "verify/tolerances.def"
@@ -141,7 +158,7 @@ static bool judge_gap(judge *j, int o, const uint8_t *image, uint64_t begin, uin
 
 static void judge_guards(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
 {
-    uint64_t es = wf_dtypes[v->dtype].block_bytes, used = v->cols * es, pitch = v->stride * es, at = 0;
+    uint64_t used = wf_dtype_bytes(v->dtype, v->cols), pitch = wf_dtype_bytes(v->dtype, v->stride), at = 0;
     for (uint32_t r = 0; r < j->k->out[o].view.rows; r++) {
         uint64_t row = v->offset + r * pitch;
         if (!judge_gap(j, o, image, at, row, v->offset)) return;
@@ -150,12 +167,50 @@ static void judge_guards(judge *j, int o, const uint8_t *image, const wf_view *v
     judge_gap(j, o, image, at, size, v->offset);
 }
 
+/* One block of a page in Q8_0 against the reference's; whether it is that one's poison, and must stay as it was. */
+static void judge_block(judge *j, int o, uint32_t r, uint32_t at, const uint8_t *got, const uint8_t *want)
+{
+    const uint64_t cols = j->k->out[o].view.cols;
+    float x[WF_KV_BLOCK], y[WF_KV_BLOCK];
+    if (*wf_kv_scales(want, cols, at) == 0xFFFF) {
+        if (*wf_kv_scales(got, cols, at) != 0xFFFF || memcmp(got + at, want + at, WF_KV_BLOCK))
+            note_fault(j, INFINITY, "out[%d] (%u, %u) was written and should not be", o, r, at);
+        return;
+    }
+    wf_kv_load(WF_Q8_0, got, cols, at, x, WF_KV_BLOCK);
+    wf_kv_load(WF_Q8_0, want, cols, at, y, WF_KV_BLOCK);
+    double step = wf_half_to_float(*wf_kv_scales(want, cols, at)) + 1e-30;
+    for (uint32_t i = 0; i < WF_KV_BLOCK; i++) {
+        double off = fabs((double)x[i] - y[i]) / step;
+        if (!(off <= kv_tolerances[WF_Q8_0].most))
+            note_fault(j, isfinite(off) ? off / kv_tolerances[WF_Q8_0].most : INFINITY,
+                       "out[%d] (%u, %u) is %.9g and should be %.9g", o, r, at + i, (double)x[i], (double)y[i]);
+        j->err2 += off * off;
+        j->n++;
+    }
+}
+
+/* Pools in Q8_0: what lies between two steps may be rounded either way, which seldom happens. */
+static void judge_pool(judge *j, int o, const uint8_t *got)
+{
+    const wf_check_operand *e = &j->k->expect[o];
+    const wf_view *v = &e->view;
+    j->err2 = 0, j->n = 0;
+    for (uint32_t r = 0; r < v->rows; r++)
+        for (uint32_t at = 0; at < v->cols; at += WF_KV_BLOCK) {
+            uint64_t row = r * wf_dtype_bytes(v->dtype, v->stride);
+            judge_block(j, o, r, at, got + row, e->data + row);
+        }
+    double off = j->n ? sqrt(j->err2 / (double)j->n) : 0;
+    note_fault(j, off / (kv_tolerances[v->dtype].mean * (1 + 8 / sqrt((double)j->n + 1))),
+               "out[%d]: mean error of %.3g steps", o, off);
+}
+
 static uint64_t hash_rows(const wf_view *v, const uint8_t *data, uint64_t h)
 {
-    uint64_t es = wf_dtypes[v->dtype].block_bytes;
     for (uint32_t r = 0; r < v->rows; r++) {
-        const uint8_t *row = data + (uint64_t)r * v->stride * es;
-        for (uint64_t i = 0; i < v->cols * es; i++) h = (h ^ row[i]) * 0x100000001b3u; /* FNV-1a */
+        const uint8_t *row = data + r * wf_dtype_bytes(v->dtype, v->stride);
+        for (uint64_t i = 0; i < wf_dtype_bytes(v->dtype, v->cols); i++) h = (h ^ row[i]) * 0x100000001b3u; /* FNV-1a */
     }
     return h;
 }
@@ -172,6 +227,10 @@ static void judge_numbers(judge *j, int o, const uint8_t *rows, const wf_view *v
     const struct tolerance *t = &tolerances[j->k->c.op];
     const wf_check_operand *e = &j->k->expect[o];
     bool half = v->dtype == WF_F16;
+    if (v->dtype == WF_Q8_0) {
+        judge_pool(j, o, rows);
+        return;
+    }
     j->sigma = sigma_of(j->k, o, t, j->arith < WF_N_ARITH ? j->arith : WF_ARITH_F32);
     j->eps = half ? 0x1p-11 * (e->view.dtype == WF_F16 ? 2 : 1) : 0x1p-24; /* 2: both were rounded */
     j->tiny = half ? 0x1p-24 : 1e-37;

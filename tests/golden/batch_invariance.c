@@ -31,6 +31,7 @@ typedef struct answer {
 static const struct weft_model *model;
 static char device[24];
 static bool no_kernel_cache;
+static const char *kv_dtype;
 static int n_failed;
 
 static void on_event(void *user, const struct weft_event *ev)
@@ -103,6 +104,7 @@ static struct weft_engine *open_engine(struct weft_engine_params p)
 {
     struct weft_engine *e = NULL;
     p.device = device, p.no_kernel_cache = no_kernel_cache, p.deterministic = true, p.context = CONTEXT;
+    p.kv_dtype = kv_dtype;
     return weft_engine_open(model, &p, &e) ? NULL : e;
 }
 
@@ -175,14 +177,15 @@ static void compare(const char *name, const way *w, const answer *alone)
            differ, n);
 }
 
-/* n: of the ways, the first ones. */
-static int check_model(const char *name, const char *path, size_t n)
+/* n: of the ways, the first ones. kv: of keys and values, as of kv_dtype. */
+static int check_model(const char *name, const char *path, size_t n, const char *kv)
 {
     answer alone[N];
     struct weft_model *m = NULL;
     memset(alone, 0, sizeof alone);
     if (weft_model_open(&(struct weft_model_params){.path = path}, &m)) return puts(weft_last_error()), 1;
     model = m;
+    kv_dtype = kv;
     bool ok = run_alone(alone);
     for (size_t i = 0; ok && i < n; i++) compare(name, &ways[i], alone);
     if (!ok) puts(weft_last_error());
@@ -190,7 +193,7 @@ static int check_model(const char *name, const char *path, size_t n)
     return !ok;
 }
 
-/* Blocks that several kernels take, for few rows and for many. */
+/* Blocks that several kernels take, for few rows and for many; in the KV cache, too. */
 static int check_quantised(const char *sources, const char *type)
 {
     char from[1024], to[] = "/tmp/weft-invariance-XXXXXX";
@@ -199,7 +202,7 @@ static int check_quantised(const char *sources, const char *type)
     bool made = fd >= 0 &&
                 !weft_convert(&(struct weft_convert_params){.path = from, .out = to, .type = type, .force = true},
                               NULL);
-    int bad = made ? check_model(type, to, ALL) : (puts(weft_last_error()), 1);
+    int bad = made ? check_model(type, to, ALL, "q8_0") : (puts(weft_last_error()), 1);
     if (fd >= 0) close(fd), unlink(to);
     return bad;
 }
@@ -208,7 +211,7 @@ static int check_experts(const char *sources, size_t n)
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/tests/model/data/mixtral", sources);
-    return check_model("mixtral", path, n);
+    return check_model("mixtral", path, n, NULL);
 }
 
 int main(int argc, char **argv)
@@ -217,9 +220,9 @@ int main(int argc, char **argv)
     if (argc < 3 || !found) return skip_program("no OpenCL device");
     const bool cpu = !strcmp(device, "cpu");
     const size_t n_ways = cpu ? ALL : QUEUES; /* kernels that are compiled for a model take the time */
-    int bad = check_model("demo", WEFT_DEMO, ALL) + check_experts(argv[2], n_ways) +
-              (cpu ? check_quantised(argv[2], "Q4_K_M") : 0);
+    int bad = check_model("demo", WEFT_DEMO, ALL, NULL) + check_experts(argv[2], n_ways) +
+              (cpu ? check_quantised(argv[2], "Q4_K_M") : check_model("KV in q8_0", WEFT_DEMO, QUEUES, "q8_0"));
     const char *path = test_data("stories260K.gguf");
     if (!path) return bad || n_failed ? 1 : skip_program(NO_TEST_DATA);
-    return check_model("stories260K", path, n_ways) || bad || n_failed;
+    return check_model("stories260K", path, n_ways, NULL) || bad || n_failed;
 }

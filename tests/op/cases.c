@@ -416,6 +416,7 @@ static void ropes(op_cases *s)
             c.p = heads(s, head_dims[d], turn++);
             c.p.neox = i % 2 && !s->adjacent_pairs;
             c.p.n_rot = below(s, 3) ? head_dims[d] : head_dims[d] / 2;
+            c.kv = head_dims[d] % 32 || below(s, 2) ? WF_F16 : WF_Q8_0;
             add(s, c);
         }
     }
@@ -436,7 +437,8 @@ static void attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, cons
                       bool with_sinks)
 {
     static const uint32_t sinks[] = {0, 1, 4, 16, 21, 64};
-    wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .windows = windows, .sinks = with_sinks};
+    wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .windows = windows, .sinks = with_sinks,
+                 .kv = s->kv};
     if (windows) c.p.sink = ANY(s, sinks);
     if (windows == WF_WINDOWS_MIXED && mode % 2 && !(with_sinks && s->few_programs))
         c.p.softcap = 1.5f; /* of scores; the sink joins their sum */
@@ -467,7 +469,8 @@ static void share_programs(const op_cases *s, wf_case *c)
 {
     for (size_t i = 0; i < s->n && s->few_programs; i++) {
         const wf_case *o = &s->list[i];
-        if (o->op != WF_OP_ATTENTION || o->windows != c->windows || o->sinks != c->sinks || o->p.softcap) continue;
+        if (o->op != WF_OP_ATTENTION || o->kv != c->kv || o->windows != c->windows) continue;
+        if (o->sinks != c->sinks || o->p.softcap) continue;
         if (!c->windows && !c->sinks && o->p.head_dim != c->p.head_dim) continue;
         c->in = o->in, c->out = o->out;
         c->p = o->p;
@@ -508,6 +511,9 @@ static void attentions(op_cases *s)
         for (size_t d = 0; d < WF_LEN(head_dims); d++)
             attention_shape(s, head_dims[d], turn++, s->level == OP_LONG || d == with_windows);
     }
+    s->kv = WF_Q8_0;
+    attention_shape(s, 32 << below(s, 3), turn, s->level == OP_LONG);
+    s->kv = 0;
     for (size_t d = 0; d < WF_LEN(head_dims); d++) { /* one row, whose keys are worth more than one work-group */
         attention_long(s, head_dims[d], 300, 1, 1, WF_WINDOWS_NONE);
     }

@@ -18,6 +18,7 @@ typedef struct op_cases {
     enum op_level level;
     bool adjacent_pairs; /* of the device: it rotates no others */
     bool all_types;      /* of X and Y with each small case */
+    uint8_t kv;          /* of the attention being added, as a case has it */
     bool few_programs;   /* an OpenCL driver of a CPU compiles one for seconds */
 } op_cases;
 

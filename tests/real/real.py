@@ -123,9 +123,9 @@ class Test:
 
     # ---- numbers ----
 
-    def perplexity(self, path, n=2 * HALF):
+    def perplexity(self, path, n=2 * HALF, *more):
         """Of the second half of n tokens of the text."""
-        said = common.told(self.weft, 'perplexity', '-m', path, '-f', TEXT, '-c', n, '--chunks', 1, *self.options)
+        said = common.told(self.weft, 'perplexity', '-m', path, '-f', TEXT, '-c', n, '--chunks', 1, *self.options, *more)
         return float(re.search(r'PPL = ([\d.]+)', said).group(1))
 
     def measure(self):
@@ -133,6 +133,9 @@ class Test:
         for what, limit in (('reference', 5e-3), ('llama.cpp', 0.02)):
             off = got / want[what] - 1
             common.say(f'perplexity of {what}', abs(off) <= limit, f'{got:.4f}, {want[what]:.4f} there: {off:+.3%}')
+
+        off = self.perplexity(self.path, 2 * HALF, '--kv-dtype', 'q8_0') / got - 1
+        common.say('perplexity with KV in Q8_0', abs(off) <= tolerances.rows('KV')['Q8_0'][2], f'{off:+.3%}')
 
     def converted(self, top):
         source = self.perplexity(self.path, HALF)
@@ -172,6 +175,7 @@ import common  # noqa: E402
 import many  # noqa: E402
 import odd  # noqa: E402
 import serve  # noqa: E402
+import tolerances  # noqa: E402
 
 if __name__ == '__main__':
     main()

@@ -21,7 +21,7 @@ static shape open_shape(const char *name, enum wf_dtype act, enum wf_dtype resid
     shape s = {0};
     assert_ok(weft_model_open(&(struct weft_model_params){.shape = name, .layers = 3}, &s.m));
     assert_ok(wf_model_build(s.m->arch, s.m->file, &s.m->hp,
-                             &(wf_build_params){act, residual, WF_STACK_ALIKE, true, 4096, 16}, &s.g, &s.w));
+                             &(wf_build_params){act, residual, WF_F16, WF_STACK_ALIKE, true, 4096, 16}, &s.g, &s.w));
     assert_ok(wf_graph_end(&s.g));
     return s;
 }

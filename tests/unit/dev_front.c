@@ -88,6 +88,24 @@ static wf_call good(fixture *f, enum wf_op op)
     return c;
 }
 
+/* ROPE_KV with pools in Q8_0, K and V of a page side by side. */
+static void pools_of_bytes(fixture *f, wf_call *c)
+{
+    uint64_t at = 0;
+    wf_view *k = &c->out[WF_ROPE_KV_K_POOL], *v = &c->out[WF_ROPE_KV_V_POOL];
+    *c = good(f, WF_OP_ROPE_KV);
+    c->p.n_head = 2, c->p.n_kv_head = 1, c->p.head_dim = 32, c->p.page_tokens = 2;
+    c->in[WF_ROPE_KV_QKV] = view(f, &at, WF_F32, 3, 128);
+    c->out[WF_ROPE_KV_Q] = view(f, &at, WF_F32, 3, 64);
+    at = WF_MAX(at, c->in[WF_ROPE_KV_SLOT].offset + 64);
+    c->in[WF_ROPE_KV_TABLE] = view(f, &at, WF_F32, 20, 8);
+    c->in[WF_ROPE_KV_POS] = view(f, &at, WF_I32, 1, 3);
+    c->in[WF_ROPE_KV_SLOT] = view(f, &at, WF_I32, 3, 1);
+    *k = *v = view(f, &at, WF_Q8_0, 6, 64);
+    k->stride = v->stride = 128;
+    v->offset += 68;
+}
+
 static void good_calls_pass(void **state)
 {
     fixture *f = *state;
@@ -111,6 +129,16 @@ static void good_calls_pass(void **state)
     c.out[WF_ROPE_KV_K_POOL].stride = c.out[WF_ROPE_KV_V_POOL].stride = 128;
     c.out[WF_ROPE_KV_V_POOL].offset = c.out[WF_ROPE_KV_K_POOL].offset + 64 * 2;
     assert_ok(wf_call_check(f->dev, &c));
+    pools_of_bytes(f, &c);
+    assert_ok(wf_call_check(f->dev, &c));
+    c.out[WF_ROPE_KV_V_POOL].offset -= 34; /* into the page of K */
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_ERR_ARG);
+    pools_of_bytes(f, &c);
+    c.out[WF_ROPE_KV_V_POOL].dtype = WF_F16;
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_ERR_ARG);
+    pools_of_bytes(f, &c);
+    c.p.head_dim = 16, c.p.n_head = 2, c.p.n_kv_head = 4; /* half a block */
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_ERR_ARG);
     c = good(f, WF_OP_PAGE_COPY);
     c.out[WF_PAGE_COPY_TO] = c.in[WF_PAGE_COPY_FROM]; /* within one pool */
     assert_ok(wf_call_check(f->dev, &c));

@@ -156,7 +156,7 @@ static void check(const char *from, const char *change, uint32_t context, const 
     wf_graph g = {0};
     wf_weights w = {0};
     assert_ok(wf_model_build(m->arch, m->file, &m->hp,
-                             &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, true, context, 16}, &g, &w));
+                             &(wf_build_params){WF_F16, WF_F32, WF_F16, WF_STACK_ALIKE, true, context, 16}, &g, &w));
     for (uint32_t i = 0; i < n; i++) check_table(table(&w, i), &tables[i], context, change);
     wf_graph_free(&g);
     wf_weights_free(&w);

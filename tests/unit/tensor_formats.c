@@ -3,6 +3,7 @@
 #include "support/suite.h"
 #include "cl/kernels/fragment_bytes.clh"
 #include "tensor/joint.h"
+#include "tensor/kv.h"
 
 #include <float.h>
 #include <math.h>
@@ -352,5 +353,30 @@ static void odd_values(void **state)
     assert_int_equal(wf_round_clamp(NAN, -8, 8), -8);
 }
 
+/* The same numbers as of Q8_0 in a file, but that bytes and scales lie apart, and that a number which is not finite
+ * shows. */
+static void pages_of_keys(void **state)
+{
+    enum { COLS = 128, AT = 32, N = 64 };
+    uint8_t page[COLS / 32 * 34], blocks[N / 32 * 34];
+    float x[N], y[N], want[N];
+    (void)state;
+    memset(page, 0xAA, sizeof page);
+    for (int i = 0; i < N; i++) x[i] = (float)(i * i % 71) - 35 + (float)(i / 32) * 100;
+    wf_kv_store(WF_Q8_0, page, COLS, AT, x, N);
+    wf_kv_load(WF_Q8_0, page, COLS, AT, y, N);
+    wf_encode_q8_0(x, blocks, N);
+    wf_decode_q8_0(blocks, want, N);
+    assert_memory_equal(y, want, sizeof y);
+    for (int i = 0; i < AT; i++) assert_int_equal(page[i], 0xAA);
+    for (int i = AT + N; i < COLS; i++) assert_int_equal(page[i], 0xAA);
+    assert_int_equal(*wf_kv_scales(page, COLS, 0), 0xAAAA);
+    assert_int_equal(*wf_kv_scales(page, COLS, AT + N), 0xAAAA);
+    x[3] = INFINITY, x[40] = NAN;
+    wf_kv_store(WF_Q8_0, page, COLS, AT, x, N);
+    wf_kv_load(WF_Q8_0, page, COLS, AT, y, N);
+    for (int i = 0; i < N; i++) assert_true(isnan(y[i]));
+}
+
 SUITE(tensor_formats, NULL, NULL, CASE(half), CASE(bf16), CASE(table), CASE(all_types), CASE(known_values),
-      CASE(round_trip), CASE(joint_formats_hold_others), CASE(scales_of_mxfp4), CASE(odd_values))
+      CASE(round_trip), CASE(joint_formats_hold_others), CASE(scales_of_mxfp4), CASE(odd_values), CASE(pages_of_keys))

@@ -268,7 +268,7 @@ static int32_t kv_value(wf_builder *b, uint32_t v)
 {
     uint32_t cols = b->hp->n_kv_head * b->hp->head_dim * b->page_tokens;
     int32_t value = wf_graph_value(b->graph,
-                                   (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, cols, 2 * (uint32_t)b->layer + v});
+                                   (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, b->kv, cols, 2 * (uint32_t)b->layer + v});
     return value < 0 ? wf_build_fail(b, WEFT_ERR_NOMEM) : value;
 }
 
@@ -435,8 +435,8 @@ static int32_t windows(wf_builder *b)
 
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens)
 {
-    if (!dev) return (wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, true, context, page_tokens};
-    return (wf_build_params){dev->act, dev->residual, (enum wf_stacking)dev->stack_weights, dev->adjacent_pairs,
+    if (!dev) return (wf_build_params){WF_F16, WF_F32, WF_F16, WF_STACK_ALIKE, true, context, page_tokens};
+    return (wf_build_params){dev->act, dev->residual, WF_F16, (enum wf_stacking)dev->stack_weights, dev->adjacent_pairs,
                              context,  page_tokens};
 }
 
@@ -453,6 +453,7 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
                     .context = p->context,
                     .interleave = hp->neox && p->adjacent_pairs,
                     .page_tokens = p->page_tokens,
+                    .kv = p->kv,
                     .pooling = p->pooling ? p->pooling : hp->pooling,
                     .layer = WF_ONCE,
                     .used = wf_calloc(f->n_tensors, 1)};
