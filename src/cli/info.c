@@ -112,7 +112,8 @@ static void print_formats(const struct weft_model *m)
 /* Bytes that one sequence needs. */
 static uint64_t least_memory(const wf_opts *o, const struct weft_model *m, uint32_t context)
 {
-    struct weft_engine_params p = {.context = context, .n_seqs = 1, .attention_windows = o->engine.attention_windows};
+    struct weft_engine_params p = {.context = context, .n_seqs = 1, .kv_dtype = o->engine.kv_dtype,
+                                   .attention_windows = o->engine.attention_windows};
     struct weft_budget b;
     return weft_model_budget(m, &p, &b) ? 0 : b.weights + b.activations + b.kv;
 }
