@@ -376,7 +376,7 @@ class Chat(cli.TestCase):
         for line, told in (("/set temp", r"  temp +0 +a number from 0 to 100\n"), ("/set temperature", r"  temp +0 "), ("/set parameter top_p", r"  top-p +0.95 "),
                            ("/set seed", r"  seed +0 +an integer"), ("/set system", "system message: none"), ("/set temp=0.5\n/set temp", r"  temp +0.5 ")):
             self.assertRegex(self.said([line]).err, told)
-        self.assertEqual(self.said(["/set temp 1", "/set greedy", "Hello"]).out, self.said(["Hello"]).out)
+        self.assertEqual(self.said(["/set temp 1", "/set temp 0", "Hello"]).out, self.said(["Hello"]).out)
 
     def test_retry(self):
         one = self.said(["Hello"])

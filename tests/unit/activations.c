@@ -111,7 +111,7 @@ static void test_encoders(void **state)
         size_t n = 0;
         assert_ok(weft_model_open(&(struct weft_model_params){.path = rows[i].path}, &s.m));
         assert_ok(wf_model_build(s.m->arch, s.m->file, &s.m->hp,
-                                 &(wf_build_params){WF_F16, WF_F32, WF_STACK_ALIKE, true, 64, 16}, &s.g, &s.w));
+                                 &(wf_build_params){WF_F16, WF_F32, WF_F16, WF_STACK_ALIKE, true, 64, 16}, &s.g, &s.w));
         for (const wf_node *node = s.g.nodes; node < s.g.nodes + s.g.n_nodes; node++) {
             if (node->op != WF_OP_GEMM) continue;
             bool ends = !strcmp(node->name, "attn_out") || !strcmp(node->name, "down");
