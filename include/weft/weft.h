@@ -458,6 +458,12 @@ struct weft_engine_params {
                             (weft_model_info.pooling) */
     const char *kv_dtype; /* of keys and values in the KV cache: "f16" (NULL), or "q8_0", bytes with a scale for 32 of
                              them: 0.53 of the memory, here and below. Heads are then a multiple of 32 */
+    const char *const *adapters; /* n_adapters LoRA adapters "NAME=PATH", GGUF files or PEFT folders that were trained
+                                    for this model; a request names one (weft_request_params.adapter) */
+    size_t n_adapters;
+    uint32_t most_adapters; /* that may be loaded at one time (weft_adapter_load): memory for them is taken at the
+                               start; 0: those above, and none later */
+    uint32_t adapter_rank; /* the largest rank that one loaded later may have; 0: 64, or more if one above has more */
     uint64_t reserved[1];
 };
 
@@ -483,6 +489,23 @@ WEFT_API const char *weft_engine_pooling(const struct weft_engine *e);
 WEFT_API uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e);
 /* The memory that it has taken. */
 WEFT_API enum weft_status weft_engine_budget(const struct weft_engine *e, struct weft_budget *out);
+
+/* --- adapters: what requests add to the model's matrices (LoRA) ----------------------------------- */
+
+struct weft_adapter_info {
+    char name[128];
+    uint32_t rank, requests; /* the largest of its ranks; requests that use it now */
+    uint64_t reserved[4];
+};
+/* Those that are loaded, in that order: writes the first `cap`, and returns how many there are. Thread-safe. */
+WEFT_API size_t weft_engine_adapters(const struct weft_engine *e, struct weft_adapter_info *out, size_t cap);
+/* Loads one beside requests, whose steps wait for the copy to the device, and returns when requests may name it.
+ * WEFT_ERR_ARG: the name is taken or not a name; WEFT_ERR_FULL: most_adapters are loaded; WEFT_ERR_FORMAT,
+ * WEFT_ERR_UNSUPPORTED: the adapter is not one of this model, or is of a kind that weft does not have. Thread-safe, but
+ * not from a callback of the engine. */
+WEFT_API enum weft_status weft_adapter_load(struct weft_engine *e, const char *name, const char *path);
+/* WEFT_ERR_ARG: there is no such adapter, or requests that have not ended use it. Thread-safe. */
+WEFT_API enum weft_status weft_adapter_unload(struct weft_engine *e, const char *name);
 
 /* --- requests: any thread may submit, cancel and wait -------------------------------------------- */
 
@@ -621,6 +644,7 @@ struct weft_request_params {
     size_t grammar_len;
     const char *grammar_after;   /* the answer is free up to this text, such as the end of thoughts; NULL: not at all */
     const char *grammar_unless;  /* one that begins with this text, such as a call of a tool, is free; NULL: none is */
+    const char *adapter;         /* the name of an adapter that is loaded; NULL: the model as it is */
     uint64_t reserved[1];
 };
 

@@ -6,6 +6,7 @@
 static const struct {
     const char *parameter, *option;
 } options[] = {
+    {"weft_engine_params.adapter_rank", "--lora FILE of a larger rank"},
     {"weft_engine_params.context", "-c"},
     {"weft_engine_params.deterministic", "--deterministic"},
     {"weft_engine_params.device", "--device"},
@@ -13,6 +14,7 @@ static const struct {
     {"weft_engine_params.kv_memory", "--kv-memory"},
     {"weft_engine_params.max_batched_tokens", "--max-num-batched-tokens"},
     {"weft_engine_params.memory_utilization", "--gpu-memory-utilization"},
+    {"weft_engine_params.most_adapters", "--lora, --allow lora"},
     {"weft_engine_params.n_seqs", "--max-num-seqs"},
     {"weft_engine_params.nano_batches", "--nano-batches"},
     {"weft_engine_params.threads", "-t"},

@@ -114,26 +114,14 @@ static weft_status add_tensor(work *w, size_t i)
 static weft_status read_pairs(const work *w, wf_hparams *hp, bool *interleave)
 {
     const wf_arch *arch;
-    wf_gguf as_file = *w->in;
-    wf_hparams other = {0};
+    bool as_file = false;
     *interleave = false;
     if (!w->in->folder) return WEFT_OK;
-    as_file.folder = NULL;
     WF_TRY(wf_arch_find(w->in, &arch));
     WF_TRY(arch->hparams(w->in, hp));
-    WF_TRY(arch->hparams(&as_file, &other));
-    *interleave = hp->neox && !other.neox;
+    WF_TRY(wf_arch_halves(arch, w->in, false, &as_file));
+    *interleave = hp->neox && !as_file;
     return WEFT_OK;
-}
-
-static bool is_rotated(const wf_gguf_tensor *t)
-{
-    static const char *const names[] = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias", ".attn_k.bias"};
-    for (size_t i = 0; i < WF_LEN(names); i++) {
-        size_t n = strlen(names[i]);
-        if (t->name.len > n && !memcmp(t->name.data + t->name.len - n, names[i], n)) return true;
-    }
-    return false;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------ */
@@ -152,7 +140,7 @@ static weft_status list_parts(work *w)
         part.offset += w->places[i].expert * part.bytes;
         w->list[i] = (wf_encode_tensor){.from = from, .to = part};
         uint64_t rows = from->n_dims == 1 ? from->dims[0] : from->dims[1];
-        if (interleave && is_rotated(from))
+        if (interleave && wf_is_rotated(from->name))
             w->list[i].pairs = (wf_pairs){hp.head_dim, hp.n_rot, rows / hp.head_dim * hp.head_dim};
     }
     return WEFT_OK;

@@ -219,6 +219,7 @@ static void unload(struct weft_engine *e)
     wf_exec_destroy(e->exec);
     if (e->tiers.pool.n) wf_tiers_close(&e->tiers);
     wf_swaps_free(&e->swaps);
+    wf_engine_close_adapters(e);
     wf_layout_free(&e->layout);
     if (e->dev) free_batches(e), wf_dev_close(e->dev);
     free(e->views);
@@ -259,7 +260,7 @@ static void init_budget(struct weft_engine *e)
 /* Nobody has work for it, or its device is lent. */
 static bool rests(const struct weft_engine *e)
 {
-    return !wf_engine_busy(e) && (!e->inbox || e->lent);
+    return !wf_engine_busy(e) && ((!e->inbox && !e->adapter_job) || e->lent);
 }
 
 /* Waits for work, or for the end: false. */
@@ -308,6 +309,7 @@ void wf_engine_release(struct weft_engine *e)
     pthread_cond_destroy(&e->wake);
     pthread_cond_destroy(&e->ended);
     pthread_mutex_destroy(&e->lock);
+    free(e->adapters);
     free(e);
 }
 
@@ -407,6 +409,7 @@ static weft_status prepare(struct weft_engine *e, const struct weft_engine_param
     if (s == WEFT_OK) s = load(e, p);
     if (s == WEFT_OK && e->layout.ranges.missing) s = measure_ranges(e);
     if (s == WEFT_OK) s = wf_engine_identify_kv(e, p);
+    if (s == WEFT_OK) s = wf_engine_open_adapters(e, p);
     if (s == WEFT_OK) s = wf_engine_open_tiers(e, p);
     if (s == WEFT_OK && p->timeline) s = wf_timeline_open(p->timeline, wf_exec_queues(e->exec), &e->timeline);
     /* last: only a plan that works replaces a file */

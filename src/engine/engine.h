@@ -90,6 +90,22 @@ static inline bool wf_constraint_over(const wf_constraint *c)
 weft_status wf_constraint_mask(wf_constraint *);             /* fills allowed */
 weft_status wf_constraint_token(wf_constraint *, int32_t id); /* one that came */
 
+/* adapters.c: an adapter that is loaded, or being loaded. Under engine.lock. */
+typedef struct wf_loaded {
+    char name[128];
+    uint32_t place, rank, requests;
+    bool ready;
+    wf_key base; /* in place of the engine's kv_base */
+} wf_loaded;
+struct wf_adapter_job;
+weft_status wf_engine_open_adapters(struct weft_engine *e, const struct weft_engine_params *p); /* after identify_kv */
+void wf_engine_close_adapters(struct weft_engine *e);
+/* r uses the adapter of that name (NULL: none) from now on; base: what its blocks of KV are for. */
+weft_status wf_engine_take_adapter(struct weft_engine *e, struct weft_request *r, const char *name, wf_key *base);
+void wf_engine_leave_adapter(struct weft_engine *e, struct weft_request *r); /* under lock */
+/* Does what another thread waits for, if nothing is in flight. True: something is, and no step may follow it. */
+bool wf_engine_adapter_job(struct weft_engine *e);
+
 /* draft.c: tokens drafted for a request, which stand behind those it has. */
 typedef struct wf_draft {
     uint32_t n;
@@ -189,6 +205,7 @@ struct weft_engine {
     wf_sched sched;
     wf_tiers tiers; /* pool.n 0: there are none */
     wf_key kv_base; /* for which blocks of KV are: model, format and layout */
+    wf_queue *adapter_queue;
     wf_batch batch;
     uint32_t step_ms;
     uint32_t draft_tokens; /* most of a sequence; 0: none */
@@ -217,6 +234,9 @@ struct weft_engine {
     bool stop;
     /* lent: another thread runs steps; resting: the engine's own waits and touches nothing */
     bool lent, resting;
+    wf_loaded *adapters;           /* [layout.adapters.places], in the order of loading */
+    size_t n_adapters;
+    struct wf_adapter_job *adapter_job; /* that the engine's thread has to do; NULL: none */
     uint64_t oldest_ns;            /* when the sequence that waits for longest was submitted; 0: none waits */
     weft_status failed;            /* the device is lost: every request fails with this */
     char failure[256];

@@ -36,6 +36,7 @@ static void add_setting(wf_blake2b *b, const struct weft_engine *e, const struct
     wf_kv_dtype_named(p->kv_dtype, &kv);
     const uint64_t numbers[] = {kv, l->page_tokens, wf_page_bytes(&l->graph), l->context, p->threads, p->deterministic,
                                 p->f16_residual, p->nano_batches, l->graph.kv.n_tables, l->graph.kv.n_slots,
+                                l->graph.adapted && p->deterministic, /* kernels are not fused */
                                 e->model->file->random};
     for (size_t i = 0; i < WF_LEN(texts); i++) add_text(b, texts[i]);
     for (size_t i = 0; i < WF_LEN(numbers); i++) add_number(b, numbers[i]);

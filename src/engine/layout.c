@@ -66,6 +66,7 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
         uint32_t value, most;
     } ranges[] = {{"page_tokens", p->page_tokens, 1024}, {"max_batched_tokens", p->max_batched_tokens, 65536},
                   {"n_seqs", p->n_seqs, 65536}, {"draft_tokens", p->draft_tokens, 64},
+                  {"adapter_rank", p->adapter_rank, WF_ADAPTER_RANK},
                   {"tile", p->tile, 65536}, {"threads", p->threads, 4096}};
     WF_TRY(WF_UNUSED(p));
     if (p->debug) WF_TRY(WF_UNUSED(p->debug));
@@ -138,6 +139,7 @@ static weft_status build_graph(wf_layout *l, wf_weights *w)
     wf_kv_dtype_named(l->params.kv_dtype, &b.kv);
     WF_TRY(wf_pooling_choose(m->hp.pooling, l->params.pooling, &b.pooling));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &l->graph, w));
+    WF_TRY(wf_adapters_add(&l->adapters, b.act, &l->graph, w));
     return wf_attention_windows_use(m, l->params.attention_windows, &l->graph, w);
 }
 
@@ -331,6 +333,7 @@ weft_status wf_layout_make(const struct weft_model *m, const struct weft_engine_
 {
     *l = (wf_layout){.model = m, .device = d, .dev = dev};
     WF_TRY(read_params(l, p));
+    WF_TRY(wf_fail_param(wf_adapters_open(&l->adapters, m, p), "adapters"));
     WF_TRY(build_graph(l, &l->weights));
     WF_TRY(find_limits(l, &l->weights));
     if (dev) wf_layout_save_memory(dev, &l->weights);
@@ -382,6 +385,7 @@ void wf_layout_free(wf_layout *l)
     wf_ranges_free(&l->ranges);
     wf_plans_free(&l->plans);
     wf_weights_free(&l->weights);
+    wf_adapters_free(&l->adapters);
     wf_graph_free(&l->graph);
 }
 

@@ -6,7 +6,7 @@
 #define WF_LAYOUT_H
 
 #include "kept/ranges.h"
-#include "model/model.h"
+#include "model/weights/adapters.h"
 #include "plan/plan.h"
 #include "sched/sched.h"
 
@@ -20,6 +20,7 @@ typedef struct wf_layout {
     uint32_t context, page_tokens, tile; /* tokens of a sequence, of a KV page, and of a tile of prompts */
     wf_graph graph;
     wf_weights weights;
+    wf_adapters adapters;
     wf_ranges ranges;
     wf_plans plans;
     char plan_from[600];     /* where the plans come from, or why steps are sequential, for people */

@@ -38,6 +38,7 @@ static uint8_t length_bucket(uint32_t n_prompt)
 static weft_status set_tokens(struct weft_request *r, const struct weft_request_params *p, const int32_t *ids, size_t n)
 {
     const struct weft_engine *e = r->engine;
+    wf_key base;
     uint64_t want = r->p.prefill_only || r->p.embed ? n
         : r->p.max_tokens                           ? n + (uint64_t)r->p.max_tokens
                                                     : e->layout.context;
@@ -49,7 +50,8 @@ static weft_status set_tokens(struct weft_request *r, const struct weft_request_
     r->seq.n_tokens = r->seq.n_prompt = r->n_prompt = (uint32_t)n;
     r->seq.priority = r->p.priority;
     r->seq.client_id = r->p.client;
-    r->seq.root = wf_key_root(&e->kv_base, p->cache_salt, p->cache_salt_len);
+    WF_TRY(wf_engine_take_adapter(r->engine, r, p->adapter, &base));
+    r->seq.root = wf_key_root(&base, p->cache_salt, p->cache_salt_len);
     r->seq.length_bucket = length_bucket((uint32_t)n);
     r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs || (r->p.embed && e->pooling == WF_POOLING_MEAN);
     r->seq.first_logits = r->p.embed && (e->pooling == WF_POOLING_CLS || e->pooling == WF_POOLING_RANK);
@@ -101,7 +103,7 @@ static weft_status copy_params(struct weft_request *r, const struct weft_request
     r->p = *p;
     r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL,
         r->p.show_ids = NULL, r->p.chat = NULL, r->p.grammar_text = NULL, r->p.grammar_after = NULL,
-        r->p.grammar_unless = NULL, r->p.cache_salt = NULL;
+        r->p.grammar_unless = NULL, r->p.cache_salt = NULL, r->p.adapter = NULL;
     r->p.ignore_eos &= !p->grammar; /* what is complete ends */
     WF_TRY(wf_constraint_init(&r->constraint, r->engine->model, p));
     if (p->pull) WF_TRY(wf_events_create(&r->events));
@@ -207,6 +209,11 @@ weft_status weft_submit(struct weft_engine *e, const struct weft_request_params 
 void wf_request_destroy(struct weft_request *r)
 {
     if (!r) return;
+    if (r->seq.adapter) { /* it was not taken into the queue */
+        pthread_mutex_lock(&r->engine->lock);
+        wf_engine_leave_adapter(r->engine, r);
+        pthread_mutex_unlock(&r->engine->lock);
+    }
     wf_detokenizer_free(&r->detokenizer);
     wf_stop_free(&r->stop);
     wf_logits_processors_free(&r->processors);
@@ -475,6 +482,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
                                       .stop_text = (uint32_t)r->stop.found});
     pthread_mutex_lock(&e->lock);
     r->state = WF_REQUEST_DONE;
+    wf_engine_leave_adapter(e, r);
     r->status = status;
     memcpy(r->message, text, sizeof text);
     e->stats.embeddings += r->p.embed && status == WEFT_OK;

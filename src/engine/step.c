@@ -382,7 +382,7 @@ void wf_engine_step(struct weft_engine *e)
         bool ends_soon = is_piece(e, newest) && e->sched.alone && e->sched.alone < e->layout.limits.step_tokens;
         can_submit = !newest->have_logits && !newest->have_drafts && !ends_soon && !wf_draft_pays(e);
     }
-    bool submitted = can_submit && submit_step(e);
+    bool submitted = !wf_engine_adapter_job(e) && can_submit && submit_step(e);
     if (e->tiers.pool.n) wf_tiers_begin(&e->tiers);
     wf_engine_count(e);
     if (e->n_in_flight && (!submitted || e->n_in_flight == WF_EXEC_DEPTH)) complete_step(e);

@@ -6,6 +6,12 @@
 
 /* ---- what a step has to run -------------------------------------------------------------------------------------- */
 
+/* With batch-invariant kernels a token's results must not depend on whether others have an adapter. */
+static bool is_adapted(const wf_exec *e, const wf_batch *b)
+{
+    return b->n_adapted || (e->g->adapted && e->dev->params.deterministic);
+}
+
 static bool is_wanted(const wf_exec *e, const wf_submission *now, const wf_node *n)
 {
     const wf_step_io *io = now->io;
@@ -15,6 +21,8 @@ static bool is_wanted(const wf_exec *e, const wf_submission *now, const wf_node 
     case WF_WHEN_SAMPLED: return io->ids && io->sampling;
     case WF_WHEN_IDS: return io->ids;
     case WF_WHEN_LOGITS: return io->logits;
+    case WF_WHEN_ADAPTED: return is_adapted(e, now->b);
+    case WF_WHEN_PLAIN: return !is_adapted(e, now->b);
     default: return n->kind != WF_NODE_DOWNLOAD || e->counts;
     }
 }

@@ -70,6 +70,8 @@ static const char *const conditions[WF_N_WHEN] = {
     [WF_WHEN_SAMPLED] = ", if sampled",
     [WF_WHEN_IDS] = "",
     [WF_WHEN_LOGITS] = ", if the host wants logits",
+    [WF_WHEN_ADAPTED] = ", if a token has an adapter",
+    [WF_WHEN_PLAIN] = ", if none has",
 };
 
 static void print_row(printer *p, size_t i, const row *r)

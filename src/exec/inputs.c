@@ -28,6 +28,7 @@ static bool is_sampling(enum wf_input i)
 static uint64_t bytes_of(const wf_exec *e, const wf_step_shape *st, enum wf_input i)
 {
     if ((i == WF_INPUT_LAST || i == WF_INPUT_TYPE) && !e->g->bidirectional) return 0; /* nothing reads them */
+    if (i == WF_INPUT_ADAPTER && !e->g->adapted) return 0;
     return (uint64_t)wf_step_rows(st, i) * e->g->values[e->g->inputs[i]].cols * sizeof(int32_t);
 }
 
@@ -65,7 +66,7 @@ void wf_inputs_pack(wf_exec *e, wf_submission *now)
 uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align)
 {
     uint64_t tables = wf_limits_tables(l),
-             words = (6 + tables) * l->step_tokens + l->seqs + 1 + tables * l->seqs * l->seq_pages;
+             words = (7 + tables) * l->step_tokens + l->seqs + 1 + tables * l->seqs * l->seq_pages;
     words += (1ull + SAMPLING_FLOATS + SEED_INTS) * l->logit_rows;
     return words * sizeof(int32_t) + (WF_N_INPUTS + 2 * (tables - 1)) * align;
 }

@@ -20,10 +20,11 @@ static void describe_operand(const wf_graph *g, const wf_operand *o, bool matrix
     fprintf(f, " %d.%d.%d.%u.%u", v->kind, v->rows, v->dtype, v->cols, matrix ? v->weight_rows : 0);
 }
 
-/* What its ops take: names, formats and sizes. */
+/* What its ops take: names, formats and sizes. Those of adapters run as the ones before them. */
 static void describe_graph(const wf_graph *g, bool states, FILE *f)
 {
     for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
+        if (n->when == WF_WHEN_ADAPTED) continue;
         fprintf(f, "%d %s %d %d %u/%u/%u", n->layer, n->name, n->kind, n->op, n->p.n_head, n->p.n_kv_head,
                 n->p.head_dim);
         for (size_t i = 0; i < WF_MAX_IN; i++) {

@@ -84,6 +84,10 @@ bool wf_class_known(const char *class); /* of transformers: is it an architectur
 /* By transformers' class; the same. */
 weft_status wf_arch_of_class(const char *class, const wf_arch **out);
 
+/* Do rows of q and k of such a model have pairs in halves (files/pairs.h): in a folder, or in a GGUF file? */
+weft_status wf_arch_halves(const wf_arch *arch, const wf_gguf *f, bool folder, bool *out);
+bool wf_is_rotated(wf_str tensor); /* the weight or bias of q or k, by its name */
+
 /* A model file, its vocabulary and hyperparameters; read-only once open. */
 struct weft_model {
     wf_gguf *file;
@@ -121,6 +125,7 @@ typedef struct wf_weight {
     wf_pairs pairs;    /* the order of the rows of one that is made of tensors */
     uint32_t turn;     /* rows that each part gives in turn, such as an expert's gate and up; 0: all that it has */
     bool matrix;       /* the W of a product: the backend may choose its layout */
+    bool zeros;        /* nothing but zeros, until somebody writes to it; when there is nothing that it is made of */
     wf_view view;      /* after upload */
 } wf_weight;
 

@@ -12,10 +12,10 @@ typedef struct wf_work {
 
 /* Of a node with this many rows; keys: how many a row attends to on average. */
 wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double keys);
-/* Does it run in a greedy step whose tokens the host knows? */
+/* Does it run in a greedy step whose tokens the host knows, and none of which has an adapter? */
 static inline bool wf_node_is_usual(const wf_node *n)
 {
-    return n->when == WF_ALWAYS || n->when == WF_WHEN_GREEDY || n->when == WF_WHEN_IDS;
+    return n->when == WF_ALWAYS || n->when == WF_WHEN_GREEDY || n->when == WF_WHEN_IDS || n->when == WF_WHEN_PLAIN;
 }
 /* The ridge point of the roofline, in flops per byte: above it kernels on common devices are bound by compute, below it
  * by memory. Matrix units against HBM on GPUs (an H200 has 165, older ones less), vector units against DRAM on CPUs. */

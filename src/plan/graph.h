@@ -70,6 +70,8 @@ enum wf_when {
     WF_WHEN_SAMPLED, /* some are sampled */
     WF_WHEN_IDS,     /* the host wants sampled tokens */
     WF_WHEN_LOGITS,  /* the host wants logits */
+    WF_WHEN_ADAPTED, /* some tokens have an adapter */
+    WF_WHEN_PLAIN,   /* none has: nodes that stand for others with which an adapter's products can be mixed */
     WF_N_WHEN
 };
 
@@ -95,6 +97,7 @@ typedef struct wf_graph {
     int32_t inputs[WF_N_INPUTS], states[WF_N_STATES]; /* their values; of a state -1: this graph has none */
     int32_t logits; /* what the graph ends in, a row for each token that wants one: what is sampled from, or */
     bool pooled;    /* what the host makes embeddings or scores of */
+    bool adapted;       /* it has nodes for adapters */
     bool bidirectional; /* attention is to all keys of a sequence, whose last one WF_INPUT_LAST says */
     wf_kv_layout kv;                                  /* zero: layers share pages */
 } wf_graph;

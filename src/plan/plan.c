@@ -78,6 +78,46 @@ weft_status wf_plan_sequential(const wf_graph *g, bool copy_queue, wf_plan *out)
     return whole_plan(g, copy_queue ? 1 : 0, out);
 }
 
+/* ---- adapters ---------------------------------------------------------------------------------------------------- */
+
+/* Does the node follow the op of that line, which all steps run, or those without adapters? */
+static bool follows(const wf_graph *g, const wf_node *n, const wf_plan_line *l)
+{
+    if (n->when != WF_WHEN_ADAPTED) return false;
+    while (n > g->nodes && n->when == WF_WHEN_ADAPTED) n--;
+    return (n->layer == WF_ONCE) == (l->where == WF_LINE_ONCE) && !strcmp(n->name, l->name);
+}
+
+static weft_status add_followers(const wf_graph *g, const wf_plan *p, const wf_plan_line *l, wf_plan *out)
+{
+    size_t first = out->n_lines;
+    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
+        size_t i = first; /* another layer's is there already */
+        if (!follows(g, n, l) || wf_plan_find_line(p, n)) continue;
+        while (i < out->n_lines && strcmp(out->lines[i].name, n->name)) i++;
+        wf_plan_line line = *l;
+        line.groups = 0;
+        wf_copy(line.name, sizeof line.name, n->name);
+        wf_copy(line.kernel, sizeof line.kernel, "auto");
+        if (i == out->n_lines) WF_TRY(wf_plan_add_line(out, &line));
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_plan_add_adapted(const wf_graph *g, wf_plan *p)
+{
+    wf_plan with = {0};
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; g->adapted && i < p->n_lines && s == WEFT_OK; i++) {
+        s = wf_plan_add_line(&with, &p->lines[i]);
+        if (s == WEFT_OK) s = add_followers(g, p, &p->lines[i], &with);
+    }
+    if (s != WEFT_OK || !g->adapted) return wf_plan_free(&with), s;
+    free(p->lines);
+    p->lines = with.lines, p->n_lines = with.n_lines, p->cap_lines = with.cap_lines;
+    return WEFT_OK;
+}
+
 /* ---- nano-batches of about equal size ---------------------------------------------------------------------------- */
 
 typedef struct cut {

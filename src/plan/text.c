@@ -244,6 +244,7 @@ weft_status wf_plans_load(const wf_graph *g, const char *path, wf_plans *out)
     weft_status s = read_lines(g, path, text, out);
     free(text);
     for (size_t i = 0; i < out->n; i++) wf_copy(out->list[i].path, sizeof out->list[i].path, path);
+    for (size_t i = 0; i < out->n && s == WEFT_OK; i++) s = wf_plan_add_adapted(g, &out->list[i]);
     return s == WEFT_OK ? check_complete(g, path, out) : s;
 }
 

@@ -10,6 +10,7 @@ weft_status wf_batch_init(wf_batch *b, const wf_limits *l)
         [WF_INPUT_TOKEN] = l->step_tokens,           [WF_INPUT_POS] = l->step_tokens,
         [WF_INPUT_SEQ] = l->step_tokens,             [WF_INPUT_SLOT] = l->step_tokens,
         [WF_INPUT_LAST] = l->step_tokens,            [WF_INPUT_TYPE] = l->step_tokens,
+        [WF_INPUT_ADAPTER] = l->step_tokens,
         [WF_INPUT_INDPTR] = l->seqs + 1,      [WF_INPUT_PAGES] = (size_t)l->seqs * l->seq_pages,
         [WF_INPUT_LOGIT_ROWS] = l->logit_rows,
     };

@@ -197,8 +197,10 @@ static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
         b->in[WF_INPUT_POS][row] = (int32_t)pos;
         b->in[WF_INPUT_SEQ][row] = (int32_t)seq;
         b->in[WF_INPUT_TYPE][row] = q->second_text && pos >= q->second_text;
+        b->in[WF_INPUT_ADAPTER][row] = (int32_t)q->adapter;
         b->in[WF_INPUT_LAST][row] = (int32_t)(q->n_computed + n - 1);
     }
+    b->n_adapted += q->adapter ? n : 0;
     uint32_t kv = q->n_computed + n, pages = (kv + p - 1) / p;
     add_pages(s, b, q, first, pages);
     b->n_pages += pages;
@@ -220,6 +222,7 @@ void wf_sched_batch(wf_sched *s, wf_batch *b)
 {
     plan p = {0};
     b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_pending = b->n_decodes = b->max_kv = b->max_q = 0;
+    b->n_adapted = 0;
     b->in[WF_INPUT_INDPTR][0] = 0;
     wf_sched_clear_swaps(s);
     wf_sched_complete_loads(s);

@@ -108,6 +108,7 @@ typedef struct wf_seq {
     int32_t priority;       /* > 0: earlier */
     uint64_t client_id;     /* who asks; 0: nobody in particular, a client like others */
     wf_key root;            /* what its first block follows: sequences of equal roots share pages */
+    uint32_t adapter;       /* the place of its adapter; 0: none */
     uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
     /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
     bool all_logits;

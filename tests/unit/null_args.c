@@ -154,6 +154,13 @@ static void engines(void **state)
     GIVES(0, weft_engine_context, NULL);
     GIVES(0, weft_engine_max_batched_tokens, NULL);
     GIVES(NULL, weft_engine_pooling, NULL);
+    GIVES(0, weft_engine_adapters, NULL, NULL, 0);
+    GIVES(0, weft_engine_adapters, engine, NULL, 4);
+    REFUSES(weft_adapter_load, NULL, "a", "path");
+    REFUSES(weft_adapter_load, engine, NULL, "path");
+    REFUSES(weft_adapter_load, engine, "a", NULL);
+    REFUSES(weft_adapter_unload, NULL, "a");
+    REFUSES(weft_adapter_unload, engine, NULL);
     REFUSES(weft_engine_budget, NULL, &budget);
     REFUSES(weft_engine_budget, engine, NULL);
     IGNORES(weft_engine_stats, NULL, &stats);

@@ -286,3 +286,23 @@ weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
     hp->n_vocab = (uint32_t)embd->dims[1];
     return WEFT_OK;
 }
+
+weft_status wf_arch_halves(const wf_arch *arch, const wf_gguf *f, bool folder, bool *out)
+{
+    wf_gguf as = *f;
+    wf_hparams hp = {0};
+    as.folder = folder ? (struct wf_folder *)&as : NULL; /* hyperparameters only ask whether it is one */
+    WF_TRY(arch->hparams(&as, &hp));
+    *out = hp.neox;
+    return WEFT_OK;
+}
+
+bool wf_is_rotated(wf_str tensor)
+{
+    static const char *const names[] = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias", ".attn_k.bias"};
+    for (size_t i = 0; i < WF_LEN(names); i++) {
+        size_t n = strlen(names[i]);
+        if (tensor.len > n && !memcmp(tensor.data + tensor.len - n, names[i], n)) return true;
+    }
+    return false;
+}

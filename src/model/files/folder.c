@@ -533,6 +533,56 @@ static weft_status open_folder(const char *path, bool weights, wf_gguf **out)
     return s;
 }
 
+/* ---- adapters ------------------------------------------------------------------------------------------- */
+
+/* "base_model.model.NAME.lora_A.weight" is the A of the model's "NAME.weight". */
+static weft_status add_adapter_tensor(wf_gguf *g, const wf_folder_name *names, const wf_safetensor *from)
+{
+    static const char prefix[] = "base_model.model.", *const ends[] = {".lora_A.weight", ".lora_B.weight"};
+    const wf_folder_name *row;
+    const char *ours;
+    char name[256];
+    size_t i = 0, n = strlen(from->name);
+    while (i < WF_LEN(ends) && !ends_with(from->name, ends[i])) i++;
+    if (i == WF_LEN(ends) || !begins(from->name, prefix) || n >= sizeof name || from->n_dims != 2 || from->dtype < 0)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is neither the A nor the B of a matrix in BF16, F16 or "
+                       "F32", from->name);
+    n -= strlen(prefix) + strlen(ends[i]);
+    snprintf(name, sizeof name, "%.*s.weight", (int)n, from->name + strlen(prefix));
+    WF_TRY(translate(g, names, name, &row, &ours));
+    if (!ours || row->change)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s': adapters of this matrix are not supported", from->name);
+    snprintf(name, sizeof name, "%s.lora_%c", ours, "ab"[i]);
+    wf_gguf_tensor t = {.n_dims = 2, .dims = {from->shape[1], from->shape[0], 1, 1}, .ggml_type =
+                        wf_dtypes[from->dtype].ggml, .dtype = from->dtype, .data = from->data, .bytes = from->bytes,
+                        .offset = from->offset, .name = {wf_folder_keep(g, name, strlen(name)), strlen(name)}};
+    return t.name.data ? wf_folder_push(g, &t) : WEFT_ERR_NOMEM;
+}
+
+static weft_status read_adapter(wf_gguf *g, const wf_folder_name *names)
+{
+    char path[PATH_MAX];
+    wf_safetensors *w;
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", g->path);
+    WF_TRY(wf_safetensors_open_file(path, &w));
+    g->folder->weights = w;
+    g->maps = w->maps, g->n_maps = w->n_maps; /* from here on g closes them */
+    w->maps = NULL, w->n_maps = 0;
+    for (size_t i = 0; i < w->n_tensors; i++) WF_TRY(add_adapter_tensor(g, names, &w->tensors[i]));
+    return wf_gguf_index(g);
+}
+
+weft_status wf_folder_adapter(const char *path, const wf_arch *arch, wf_gguf **out)
+{
+    wf_gguf *g;
+    *out = NULL;
+    WF_TRY(wf_folder_new(path, &g));
+    weft_status s = read_adapter(g, arch->names);
+    if (s) wf_gguf_close(g);
+    else *out = g;
+    return s;
+}
+
 void wf_folder_close(struct wf_folder *f)
 {
     if (!f) return;

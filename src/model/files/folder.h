@@ -14,6 +14,10 @@ weft_status wf_model_file_open(const char *path, wf_gguf **out); /* opens a GGUF
  * WEFT_ERR_UNSUPPORTED, and the error before stays. */
 weft_status wf_folder_vocabulary(const char *path, wf_gguf **out);
 void wf_folder_close(struct wf_folder *); /* by wf_gguf_close */
+/* The tensors of PEFT's adapter_model.safetensors in that folder, for a model of that architecture, named as in a GGUF
+ * file of an adapter: "blk.0.attn_q.weight.lora_a". */
+struct wf_arch;
+weft_status wf_folder_adapter(const char *path, const struct wf_arch *arch, wf_gguf **out);
 
 /* Names of tensors without their last part (".weight") unless `whole`, '#' standing for the number of a layer, then of
  * an expert; ours NULL: no weight of the model. A row of an architecture comes before those of Llama, which all have.

@@ -325,6 +325,15 @@ weft_status wf_safetensors_open(const char *folder, wf_safetensors **out)
     return finish(open_folder(s, folder), s, out);
 }
 
+weft_status wf_safetensors_open_file(const char *path, wf_safetensors **out)
+{
+    wf_safetensors *s = wf_calloc(1, sizeof *s);
+    *out = NULL;
+    if (!s) return WEFT_ERR_NOMEM;
+    weft_status st = add_path(s, path);
+    return finish(st ? st : sort(s), s, out);
+}
+
 weft_status wf_safetensors_open_memory(const void *data, size_t size, const char *name, wf_safetensors **out)
 {
     wf_safetensors *s = wf_calloc(1, sizeof *s);

@@ -32,6 +32,7 @@ typedef struct wf_safetensors {
 /* The weights of a folder. A folder without any gives no tensors, unless it holds weights in another format, which the
  * error names. */
 weft_status wf_safetensors_open(const char *folder, wf_safetensors **out);
+weft_status wf_safetensors_open_file(const char *path, wf_safetensors **out); /* one file */
 /* One file from memory that outlives the object; name is for messages. */
 weft_status wf_safetensors_open_memory(const void *data, size_t size, const char *name, wf_safetensors **out);
 void wf_safetensors_close(wf_safetensors *);

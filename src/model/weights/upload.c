@@ -82,7 +82,7 @@ static bool in_place(const wf_weights *w, const wf_weight *one)
 static weft_status cut_weights(upload *u, const wf_weights *w)
 {
     for (size_t i = 0; i < w->n; i++)
-        if (!in_place(w, &w->list[i])) WF_TRY(add_pieces(u, &w->list[i]));
+        if (!w->list[i].zeros && !in_place(w, &w->list[i])) WF_TRY(add_pieces(u, &w->list[i]));
     return WEFT_OK;
 }
 

@@ -182,6 +182,14 @@ static void free_made(wf_weights *w)
     }
 }
 
+static weft_status fill_zeros(const wf_weights *w, wf_dev *dev, wf_queue *q)
+{
+    for (const wf_weight *one = w->list; one < w->list + w->n; one++)
+        if (one->zeros)
+            WF_TRY(wf_fill(q, one->view.buf, one->view.offset, wf_laid_out_bytes(dev, one, one->rows), 0));
+    return wf_finish(q);
+}
+
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress,
                               void *user)
 {
@@ -193,6 +201,7 @@ weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_q
     weft_status s = wf_upload(w, fill, dev, q, progress, user);
     wf_filler_close(fill);
     WF_TRY(s);
+    WF_TRY(fill_zeros(w, dev, q));
     free_made(w);
     if (wf_gguf_broken(f)) return wf_fail(WEFT_ERR_IO, "%s changed while it was loaded", f->path);
     for (size_t i = 0; !w->in_file && i < f->n_maps; i++) wf_map_advise_cold(&f->maps[i]);
