@@ -104,7 +104,8 @@ typedef struct wf_opts {
     uint64_t seed;
     bool random_seed; /* --seed -1 */
     wf_serve_params serve;
-    wf_words trusted_proxies, api_keys, model_names, allow, own; /* own: texts of values that were put together */
+    wf_words trusted_proxies, api_keys, model_names, allow, adapters;
+    wf_words own; /* texts of values that were put together */
     const char *scheduling_policy;
     struct weft_explain_params explain; /* of `weft plan` */
     bool cost, json;                    /* and its other view, */
@@ -186,7 +187,7 @@ extern const char wf_file_types[], wf_weight_types[], wf_shape_names[]; /* as wo
 #define WF_GROUP(var, title, rows) const wf_opt_group var = {title, rows, WF_LEN(rows)}
 
 extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_group_threads, wf_group_sampling,
-    wf_group_sampling_defaults, wf_group_text, wf_group_special, wf_group_batching, wf_group_draft,
+    wf_group_sampling_defaults, wf_group_text, wf_group_special, wf_group_batching, wf_group_draft, wf_group_adapters,
     wf_group_profile, wf_group_device, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_opt_group wf_environment; /* environment.c: its rows are variables */

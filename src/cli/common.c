@@ -146,13 +146,45 @@ size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *befo
     return (size_t)WF_MIN(done, n_prompt);
 }
 
+/* A text NAME=FILE of one that may have no name: it has that of its file. NULL: no memory. */
+static char *name_adapter(const char *word, size_t len)
+{
+    char *text = NULL;
+    size_t from = len;
+    while (from && word[from - 1] != '/') from--;
+    size_t stem = len - from;
+    if (stem > 5 && !strncmp(word + len - 5, ".gguf", 5)) stem -= 5;
+    int n = memchr(word, '=', len) ? asprintf(&text, "%.*s", (int)len, word)
+                                   : asprintf(&text, "%.*s=%.*s", (int)stem, word + from, (int)len, word);
+    return n < 0 ? NULL : text;
+}
+
+/* Those of --lora, beside the number that may come later; the caller frees them. */
+static weft_status take_adapters(const wf_opts *o, wf_words *list, struct weft_engine_params *p)
+{
+    for (size_t i = 0, n; i < o->adapters.n; i++)
+        for (const char *at = o->adapters.v[i]; *at; at += n + (at[n] == ',')) {
+            n = strcspn(at, ",");
+            if (!wf_grow(&list->v, list->n, &list->cap, sizeof *list->v)) return WEFT_ERR_NOMEM;
+            if (!(list->v[list->n] = name_adapter(at, n))) return wf_fail(WEFT_ERR_NOMEM, "out of memory");
+            list->n++;
+        }
+    p->adapters = list->v, p->n_adapters = list->n;
+    if (p->most_adapters) p->most_adapters += (uint32_t)list->n;
+    return WEFT_OK;
+}
+
 weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                           struct weft_engine **out)
 {
     wf_loading l;
+    wf_words adapters = {0};
     p.debug = &o->debug;
+    weft_status s = take_adapters(o, &adapters, &p);
     wf_loading_begin(o, &l, &p.stop);
-    weft_status s = weft_engine_open(m, &p, out);
+    if (!s) s = weft_engine_open(m, &p, out);
+    for (size_t i = 0; i < adapters.n; i++) free((char *)(uintptr_t)adapters.v[i]);
+    free(adapters.v);
     if (!wf_loading_end(&l)) return s;
     if (!s) weft_engine_close(*out), *out = NULL;
     return WEFT_ERR_CANCELLED;

@@ -273,7 +273,9 @@ static weft_status run_request(const wf_opts *o, struct weft_engine *e, struct w
 int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, const wf_answer_style *style,
                 wf_generation *out)
 {
+    struct weft_adapter_info adapter;
     *out = (wf_generation){0};
+    if (weft_engine_adapters(e, &adapter, 1)) p.adapter = adapter.name;
     weft_status s = wf_printer_begin(&out->printer, style, o->hide_thoughts);
     if (!s) s = run_request(o, e, &p, out);
     restore_interrupts();

@@ -103,6 +103,14 @@ static const wf_opt draft[] = {
 };
 WF_GROUP(wf_group_draft, "Speculative decoding", draft);
 
+static const wf_opt adapters[] = {
+    {0, "lora", "NAME=FILE",
+     "LoRA adapter for the model, a GGUF file or a folder of PEFT; repeatable, or with commas between. Requests to "
+     "`weft serve` name one as their model, `weft run` takes it. Without NAME it has that of its file",
+     WF_OPT_WORDS, AT(adapters)},
+};
+WF_GROUP(wf_group_adapters, "Adapters", adapters);
+
 static const wf_opt profile[] = {
     {0, "profile", NULL,
      "record device timestamps. `bench throughput` then reports how long the device idled while work was waiting, and "

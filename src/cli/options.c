@@ -572,6 +572,7 @@ void wf_opts_free(wf_opts *o)
     free(o->api_keys.v);
     free(o->model_names.v);
     free(o->allow.v);
+    free(o->adapters.v);
     for (size_t i = 0; i < o->own.n; i++) free((char *)(uintptr_t)o->own.v[i]);
     free(o->own.v);
 }

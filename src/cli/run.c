@@ -153,6 +153,8 @@ static int cmd_run(const wf_opts *options)
     struct weft_engine_params p = o->engine;
     p.step_ms = STEP_MS;
     if (!rc) rc = wf_open_engine(o, m, p, &e);
+    if (!rc && weft_engine_adapters(e, NULL, 0) > 1)
+        rc = wf_usage(o->command, "--lora: a text has one adapter; `weft serve` has several");
     if (!rc) rc = write_text(o, m, e, mode, chat_template, text ? text : "", len);
     if (wf_generate_pending()) wf_exit_now(rc); /* closing would wait for its step */
     weft_engine_close(e);
@@ -165,8 +167,8 @@ static int cmd_run(const wf_opts *options)
 
 static const wf_opt_group *const groups[] = {
     &wf_group_model,   &wf_group_text,    &generation_group, &format_group,     &wf_group_sampling, &chat_group,
-    &wf_group_draft,   &wf_group_context, &wf_group_device,  &wf_group_kernels, &wf_group_testing,  &wf_group_general,
-    NULL,
+    &wf_group_draft,   &wf_group_adapters, &wf_group_context, &wf_group_device,  &wf_group_kernels,  &wf_group_testing,
+    &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_run = {

@@ -27,7 +27,7 @@ static const wf_opt listen_rows[] = {
      "of this origin (CORS), host=NAME (--allowed-host) a name that a proxy passes on as Host, * of both any; "
      "unknown-fields (--allow-unknown-fields) passes over fields of requests that weft does not know; any-model-name "
      "(--any-model-name) answers for models of other names; loading (with --models) loads and unloads models by "
-     "request",
+     "request, lora adapters",
      WF_OPT_WORDS, AT(allow)},
 };
 static const WF_GROUP(listen_group, "Listening", listen_rows);
@@ -111,6 +111,7 @@ static void on_progress(void *user, const char *what, double fraction)
     wf_on_progress(c->o->quiet || c->out->path ? NULL : &c->bar, what, fraction);
 }
 
+#define MORE_ADAPTERS 8 /* that requests may load */
 #define CONTEXTS 8 /* of the KV cache of one of several models: nobody knows which others there will be */
 
 /* Of the device's memory, which may be the host's. */
@@ -179,7 +180,7 @@ static bool prefix_good(const char *p)
 
 static bool allow_good(const char *word)
 {
-    return wf_choice_has("unknown-fields|any-model-name|loading", word, strlen(word)) ||
+    return wf_choice_has("unknown-fields|any-model-name|loading|lora", word, strlen(word)) ||
            ((!strncmp(word, "origin=", 7) || !strncmp(word, "host=", 5)) && strchr(word, '=')[1]);
 }
 
@@ -222,9 +223,11 @@ static int serve_with(const wf_opts *o, char *const *keys)
     for (size_t i = 0; i < o->allow.n; i++)
         if (!allow_good(o->allow.v[i]))
             return wf_usage(o->command,
-                            "--allow: expected origin=ORIGIN, host=NAME, unknown-fields, any-model-name or loading, "
-                            "got '%s'",
+                            "--allow: expected origin=ORIGIN, host=NAME, unknown-fields, any-model-name, loading or "
+                            "lora, got '%s'",
                             o->allow.v[i]);
+    for (size_t i = 0; i < o->allow.n; i++)
+        if (!strcmp(o->allow.v[i], "lora") && !p.models) c.engine.most_adapters = MORE_ADAPTERS;
     if (wf_asks_template(p.chat_template)) return wf_explain_template(o);
     char *chat_template = NULL;
     int rc = wf_read_template(p.chat_template, &chat_template);
@@ -274,6 +277,7 @@ static const wf_opt_group *const groups[] = {
     &models_group,
     &served_group,      &wf_group_sampling_defaults,
     &wf_group_batching, &wf_group_draft,
+    &wf_group_adapters,
     &limit_group,
     &log_group,         &wf_group_profile,
     &wf_group_context,  &wf_group_device,

@@ -291,7 +291,7 @@ class OtherPrograms(cli.TestCase):
         self.assertNotIn("change nothing", self.ok("run", *pasted, "-q", "-p", "One day", "-n", 1, *cli.CPU).err)
         self.ok("run", "-fa", DEMO, "One day", "-n", 1, *cli.CPU)  # its value may be left out
         self.ok("run", "-p", "One day", "-n", 1, *cli.CPU, env={"WEFT_CONFIG": "allow.conf"}, cwd=self.conf("ngl = 99\nmlock\ndtype auto"))
-        r = self.fails(USAGE, "weft run: -j: --json-schema FILE", "run", "-j", "x", "-ngl", 0, "--mlock", "--lora", "a.gguf", "-p", "x")
+        r = self.fails(USAGE, "weft run: -j: --json-schema FILE", "run", "-j", "x", "-ngl", 0, "--mlock", "--lora-scaled", "a.gguf", "-p", "x")
         self.assertEqual(len(re.findall("(?m)^weft run: -.*: ", r.err)), 3)  # all at once
         self.assertEqual(r.err.count("See `weft run --help`"), 1)
         for args in (["run", "--no-warmup", "--simple-io", "-p", "One day", "-n", 1, *cli.CPU], ["info", "--disable-log-stats", "--async-scheduling"]):

@@ -25,7 +25,7 @@ typedef struct wf_job wf_job;
 typedef struct wf_http_error {
     int status;                      /* HTTP status; 0: no error */
     const char *type, *code, *allow; /* code NULL: null; allow: of status 405, the methods that the path takes */
-    char param[48], message[560]; /* param: the invalid field; "": null */
+    char param[48], message[640]; /* param: the invalid field; "": null */
 } wf_http_error;
 #define WF_UNSUPPORTED 1 /* what weft cannot do: 400, which clients do not send again as they do 501, and a code */
 /* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
@@ -60,6 +60,7 @@ typedef struct wf_params {
     struct weft_sampling sampling; /* all but the seed: the model's, over it the server's options, then the request's */
     int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, logprobs, top_logprobs;
     int64_t seed; /* 64 bits, whatever their sign */
+    char adapter[128]; /* that the request names, or loads; "": none */
     char model[128]; /* the name that was asked for, as replies have it; "": none, or one that is too long */
     bool stream, echo, ignore_eos, cache_prompt, include_stop, skip_special, chat_logprobs;
     bool include_usage, continuous_usage;
@@ -124,6 +125,17 @@ struct wf_answer *wf_params_answer(const wf_params *p); /* a reader of answers; 
 /* Is the answer taken apart (answer.h)? Else it is text. */
 static inline bool wf_params_in_parts(const wf_params *p) { return p->calls || p->thoughts || p->required; }
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice); /* they point into p */
+
+/* ---- adapters.c ------------------------------------------------------------------------------------------ */
+
+bool wf_adapter_here(const wf_served *m, const char *name);
+bool wf_adapter_read(wf_job *j, const wf_json *body, wf_http_error *r); /* the field `lora` */
+void wf_adapters_put(wf_served *m, const char *only, wf_text *out); /* as models of /v1/models; only NULL: all */
+/* Of a route: */
+bool wf_adapter_load_read(wf_job *j, const wf_json *body);
+bool wf_adapter_load_answer(wf_job *j, wf_text *out);
+bool wf_adapter_unload_read(wf_job *j, const wf_json *body);
+bool wf_adapter_unload_answer(wf_job *j, wf_text *out);
 
 /* ---- messages.c, thinking.c and chat_style.c: what the chat template gets -------------------------------- */
 

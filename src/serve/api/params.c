@@ -311,10 +311,14 @@ bool wf_model_check(wf_job *j, const wf_json *body, wf_http_error *r)
 {
     const wf_served *m = j->served;
     const wf_json *v = wf_field(body, "model");
+    if (!wf_adapter_read(j, body, r)) return false;
     if (!v) return true;
     if (!wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, "model", "model must be a string");
     if (!*wf_json_text(v)) return true; /* the one that is served */
     bool known = wf_names_have(m, wf_json_text(v)) || (m->file && !strcmp(m->file, wf_json_text(v)));
+    bool adapter = !known && wf_json_bytes(v) < sizeof j->params.adapter && wf_adapter_here(m, wf_json_text(v));
+    if (adapter) wf_copy(j->params.adapter, sizeof j->params.adapter, wf_json_text(v));
+    known |= adapter;
     j->other_model = !known && wf_allows(j->server, "any-model-name", NULL);
     if (wf_json_bytes(v) < sizeof j->params.model) wf_copy(j->params.model, sizeof j->params.model, wf_json_text(v));
     if (known || j->other_model) return true;
@@ -454,7 +458,8 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
         return (struct weft_request_params){.tokens = prompt->ids, .n_tokens = prompt->n, .embed = true,
                                             .embed_raw = p->embed_raw, .second_text = prompt->second,
                                             .cache_salt = (const char *)p->cache_salt,
-                                            .cache_salt_len = p->n_cache_salt};
+                                            .cache_salt_len = p->n_cache_salt,
+                                            .adapter = *p->adapter ? p->adapter : NULL};
     bool logprobs = p->chat ? p->chat_logprobs : WF_GIVEN(p, LOGPROBS);
     int64_t top = p->chat ? p->top_logprobs : p->logprobs, max = p->max_tokens;
     if (!WF_GIVEN(p, MAX_TOKENS)) max = p->chat ? 0 : 16;
@@ -488,6 +493,7 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
                                         .show_special = !p->skip_special,
                                         .cache_salt = (const char *)p->cache_salt,
                                         .cache_salt_len = p->n_cache_salt,
+                                        .adapter = *p->adapter ? p->adapter : NULL,
                                         .show_ids = p->show,
                                         .n_show_ids = p->n_show};
 }

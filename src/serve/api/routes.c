@@ -75,8 +75,10 @@ static bool models_answer(wf_job *j, wf_text *out)
     wf_served *m = NULL;
     wf_models_scan(j->server);
     wf_json_print(out, "{'object':'list','data':[");
-    while ((m = wf_served_next(j->server, m)))
+    while ((m = wf_served_next(j->server, m))) {
         for (size_t i = 0; i < m->n_names; i++) wf_json_comma(out), put_model_card(m, m->names[i], out);
+        wf_adapters_put(m, NULL, out);
+    }
     wf_text_add(out, "]}", 2);
     return true;
 }
@@ -99,6 +101,7 @@ static bool model_answer(wf_job *j, wf_text *out)
     name[n] = 0;
     wf_served *m = n == strlen(name) ? wf_served_named(j->server, name) : NULL, *usual = j->server->models.usual;
     if (m) return put_model_card(m, name, out), true;
+    if (usual && wf_adapter_here(usual, name)) return wf_adapters_put(usual, name, out), true;
     wf_refuse(&j->refusal, 404, "model", "there is no such model; this server has %s%s%s", usual ? "'" : "",
               usual ? usual->name : "those of /v1/models", usual ? "'" : "");
     j->refusal.code = "model_not_found";
@@ -140,6 +143,16 @@ static const wf_route routes[] = {
      .any_model = true,
      .read = wf_models_unload_read,
      .answer = wf_models_answer},
+    {.path = "/v1/load_lora_adapter",
+     .method = "POST",
+     .read = wf_adapter_load_read,
+     .answer = wf_adapter_load_answer,
+     .content_type = "text/plain; charset=utf-8"},
+    {.path = "/v1/unload_lora_adapter",
+     .method = "POST",
+     .read = wf_adapter_unload_read,
+     .answer = wf_adapter_unload_answer,
+     .content_type = "text/plain; charset=utf-8"},
     {.path = "/v1/models/", .method = "GET", .prefix = true, .answer = model_answer},
     {.path = "/v1/completions", .method = "POST", .read = wf_params_read, .api = &wf_api_openai},
     {.path = "/v1/chat/completions", .method = "POST", .read = wf_params_read, .chat = true, .api = &wf_api_openai},
@@ -203,7 +216,7 @@ static const char *meant(const char *path)
 
 static bool no_route(const char *path, wf_http_error *r)
 {
-    char all[400];
+    char all[480];
     size_t len = 0;
     const char *near = meant(path);
     bool base = near && !strncmp(near, "/v1/", 4);
