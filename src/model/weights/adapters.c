@@ -24,7 +24,7 @@ weft_status wf_adapter_split(const char *text, char name[128], const char **path
 weft_status wf_adapters_open(wf_adapters *a, const struct weft_model *m, const struct weft_engine_params *p)
 {
     char name[128];
-    const char *path;
+    const char *path = NULL;
     uint64_t most = p->most_adapters ? p->most_adapters : p->n_adapters;
     if (!most) return WEFT_OK;
     if (p->n_adapters > most || most >= MOST_PLACES)
