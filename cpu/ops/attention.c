@@ -150,9 +150,9 @@ typedef struct state {
     float *row_max, *row_sum, *sum; /* [queries], [queries], [queries][dim_padded] */
 } state;
 
-/* Where tokens and, of Q8_0, their scales lie: [TILE + RUN] */
+/* Where tokens (of Q8_0 bytes) and their scales lie: [TILE + RUN] */
 typedef struct places {
-    const uint8_t **at;
+    const uint16_t **at;
     const uint16_t **scales;
 } places;
 
@@ -203,7 +203,7 @@ static workspace workspace_at(const att *a, float *at)
     r.whole = state_at(a, r.alpha + 6 * (size_t)a->queries + state_size(a));
     r.k_scale = r.whole.sum + state_size(a);
     r.v_scale = r.k_scale + (size_t)TILE * a->scales;
-    r.keys.at = (const uint8_t **)(r.v_scale + (size_t)TILE * a->scales); /* aligned: queries are whole vectors */
+    r.keys.at = (const uint16_t **)(r.v_scale + (size_t)TILE * a->scales); /* aligned: queries are whole vectors */
     r.values.at = r.keys.at + TILE + RUN;
     r.keys.scales = (const uint16_t **)(r.values.at + TILE + RUN);
     r.values.scales = r.keys.scales + TILE + RUN;
@@ -247,7 +247,7 @@ static void find_tokens(const att *a, const places *tokens, const wf_view *pool,
         const uint8_t *token = in + from * step;
         for (uint32_t i = 0; i < run; i += RUN, token += RUN * step)
             for (uint32_t k = 0; k < RUN; k++)
-                tokens->at[at + i + k] = token + k * step; /* those past run are overwritten */
+                tokens->at[at + i + k] = (const uint16_t *)(token + k * step); /* those past run are overwritten */
         for (uint32_t i = 0; a->scales && i < run; i++)
             tokens->scales[at + i] = wf_kv_scales(in, pool->cols, (from + i) * dim);
         at += run;
@@ -274,7 +274,7 @@ WF_INLINE void prefetch_ahead(ahead *h)
 {
     uint32_t end = WF_MIN(h->next + h->each, TILE);
     for (; h->next < end; h->next++) {
-        for (uint32_t i = 0; i < h->lines; i++) __builtin_prefetch(h->tokens->at[h->next] + i * LINE);
+        for (uint32_t i = 0; i < h->lines; i++) __builtin_prefetch((const uint8_t *)h->tokens->at[h->next] + i * LINE);
         if (h->scales) __builtin_prefetch(h->tokens->scales[h->next]);
     }
 }
@@ -282,8 +282,8 @@ WF_INLINE void prefetch_ahead(ahead *h)
 /* VL elements from d on of V of a token of the tile. */
 WF_INLINE vf load_value(const workspace *r, uint32_t token, uint32_t d, const bool bytes)
 {
-    const uint8_t *v = r->values.at[token];
-    if (!bytes) return v_load_f16(v + 2 * (size_t)d);
+    const uint16_t *v = r->values.at[token];
+    if (!bytes) return v_load_f16(v + d);
     return v_mul(v_load_i8((const int8_t *)v + d), v_set(r->v_scale[d / WF_KV_BLOCK * TILE + token]));
 }
 
@@ -296,7 +296,7 @@ WF_INLINE void widen_values(const att *a, const workspace *r, uint32_t n, const 
         for (; d + VL <= a->dim; d += VL) v_store(out + d, load_value(r, i, d, bytes));
         if (d == a->dim_padded) continue;
         uint16_t last[VL] = {0};
-        memcpy(last, r->values.at[i] + 2 * (size_t)d, (a->dim - d) * 2);
+        memcpy(last, r->values.at[i] + d, (a->dim - d) * 2);
         v_store(out + d, v_load_f16(last));
     }
 }
@@ -337,17 +337,17 @@ static void load_keys(const att *a, const workspace *r, uint32_t j, uint32_t end
 {
     for (; d < a->dim && j < end; j += VL) {
         uint16_t *out = r->k + (size_t)j * a->k_dim + (size_t)d * VL;
-        uint16_t last[VL][F16_ELEMS] = {{0}};
-        const uint16_t *rows[VL];
         if (a->scales) {
             load_key_bytes(a, r, j, d, out);
             continue;
         }
-        for (uint32_t i = 0; i < VL; i++) {
-            const uint8_t *key = r->keys.at[j + i] + 2 * (size_t)d;
-            bool whole = d + F16_ELEMS <= a->dim;
-            rows[i] = whole ? (const uint16_t *)key : memcpy(last[i], key, (a->dim - d) * sizeof **last);
+        if (d + F16_ELEMS <= a->dim) {
+            v_transpose_f16(r->keys.at + j, d, out);
+            continue;
         }
+        uint16_t last[VL][F16_ELEMS] = {{0}};
+        const uint16_t *rows[VL];
+        for (uint32_t i = 0; i < VL; i++) rows[i] = memcpy(last[i], r->keys.at[j + i] + d, (a->dim - d) * sizeof **last);
         v_transpose_f16(rows, 0, out);
     }
 }
