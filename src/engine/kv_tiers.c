@@ -47,6 +47,7 @@ static void add_setting(wf_blake2b *b, const struct weft_engine *e, const struct
         const float ranges[] = {n->p.phi, n->p.phi_lo, n->p.phi_hi};
         if (n->op == WF_OP_ATTENTION) wf_blake2b_field(b, ranges, sizeof ranges);
     }
+    for (size_t i = 0; i < l->weights.n; i++) add_number(b, e->views[i].layout); /* by the memory that was free */
     wf_select_hash(e->dev, b);
 }
 

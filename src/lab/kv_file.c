@@ -54,7 +54,7 @@ enum weft_status weft_kv_file(const char *path, enum weft_kv_action what, struct
     WF_NOT_NULL(path);
     WF_NOT_NULL(out);
     *out = (struct weft_kv_file){0};
-    weft_status s = wf_disk_file_open(path, &f);
+    weft_status s = wf_disk_file_open(path, what == WEFT_KV_EMPTY, &f);
     if (s == WEFT_OK) s = look(&f, what, out);
     wf_disk_file_close(&f);
     if (s != WEFT_OK) weft_kv_file_free(out);

@@ -307,6 +307,14 @@ static transfer *free_place(wf_disk *d, bool write)
     return NULL;
 }
 
+static bool has_place(wf_disk *d, bool write)
+{
+    pthread_mutex_lock(&d->lock);
+    bool has = free_place(d, write);
+    pthread_mutex_unlock(&d->lock);
+    return has;
+}
+
 static transfer *begin_transfer(wf_disk *d, bool write, int32_t slot, void *data, int32_t tag)
 {
     const wf_stored_block *x = &d->blocks.slots[slot];
@@ -335,10 +343,10 @@ bool wf_disk_read(wf_disk *d, int32_t slot, void *data, int32_t tag)
 bool wf_disk_write(wf_disk *d, const wf_key *key, const int32_t *tokens, uint32_t table, const void *data, int32_t tag)
 {
     if (wf_store_slot(&d->blocks, key, table) >= 0) return wf_store_touch(&d->blocks, key, table), false;
-    int32_t slot = wf_disk_pauses(d) ? -1 : wf_store_take(&d->blocks, key, tokens, table, WF_STORED_COMING);
-    if (slot >= 0 && begin_transfer(d, true, slot, (void *)(uintptr_t)data, tag)) return true;
+    bool may = !wf_disk_pauses(d) && has_place(d, true); /* first: who makes way is still in the file */
+    int32_t slot = may ? wf_store_take(&d->blocks, key, tokens, table, WF_STORED_COMING) : -1;
+    if (slot >= 0) return begin_transfer(d, true, slot, (void *)(uintptr_t)data, tag) != NULL;
     d->stats.dropped++;
-    if (slot >= 0) wf_store_kill(&d->blocks, slot), wf_store_unpin(&d->blocks, slot);
     return false;
 }
 
@@ -394,7 +402,7 @@ static void count_failure(wf_disk *d, const transfer *t)
     if (!d->stats.failed++)
         wf_log(WEFT_LOG_WARN, "KV blocks on disk: cannot %s a block in %s: %s. It is computed again; look at the "
                "disk's health and room if that goes on", t->erase ? "erase" : t->write ? "write" : "read", d->file.path, why);
-    if (++d->in_a_row >= IN_A_ROW && !wf_disk_pauses(d)) pause_disk(d, why);
+    if (t->error != EBADMSG && ++d->in_a_row >= IN_A_ROW && !wf_disk_pauses(d)) pause_disk(d, why);
 }
 
 static void count_end(wf_disk *d, const transfer *t)
@@ -407,20 +415,29 @@ static void count_end(wf_disk *d, const transfer *t)
     if (!t->error) *(t->write ? &s->stored_bytes : &s->loaded_bytes) += d->file.page_bytes;
 }
 
+/* Must the slot be erased, or a later start would find there what was forgotten, what is damaged, or the block before
+ * one that was never written? By the first one who sees it. */
+static bool leaves_rest(const wf_disk *d, const transfer *t)
+{
+    bool dead = d->blocks.slots[t->slot].state == WF_STORED_DEAD;
+    if (t->erase) return t->error;
+    return t->write ? dead || t->error == ECANCELED : !dead && t->error == EBADMSG;
+}
+
 /* Whatever is in a slot after a failure, it is not that block. */
 static void end_transfer(wf_disk *d, const transfer *t)
 {
     wf_store *b = &d->blocks;
-    bool forgotten = t->write && !t->erase && b->slots[t->slot].state == WF_STORED_DEAD;
+    bool rest = leaves_rest(d, t);
     d->n_out--;
     count_end(d, t);
     if (t->erase && t->error) d->erase_ns = wf_now_ns() + PAUSE_NS;
-    if (forgotten || (t->erase && t->error)) {
+    if (t->error && (t->write || t->error != ECANCELED)) wf_store_kill(b, t->slot);
+    if (rest) {
         erase_later(d, t->slot);
         return;
     }
-    if (t->error && (t->write || t->error != ECANCELED)) wf_store_kill(b, t->slot);
-    else if (t->write && !t->erase) wf_store_ready(b, t->slot);
+    if (t->write && !t->erase && !t->error) wf_store_ready(b, t->slot);
     wf_store_unpin(b, t->slot);
 }
 

@@ -26,9 +26,10 @@ typedef struct file_head {
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static weft_status no_file(const wf_disk_file *f, const char *what)
+static weft_status no_file(const char *path, const char *what)
 {
-    return wf_fail(WEFT_ERR_IO, "KV blocks on disk: cannot %s %s: %s", what, f->path, strerror(errno));
+    return wf_fail(WEFT_ERR_IO, "KV blocks on disk: cannot %s %s: %s", what, path,
+                   errno == ELOOP ? "it is a symbolic link: name the file itself" : strerror(errno));
 }
 
 static bool only_owners(const struct stat *st)
@@ -37,16 +38,19 @@ static bool only_owners(const struct stat *st)
 }
 
 /* The secret lies beside the file: who cannot read it cannot make a block. */
-static weft_status take_secret(wf_disk_file *f)
+static weft_status take_secret(wf_disk_file *f, int flags)
 {
     char path[PATH_MAX];
     struct stat st;
     if ((size_t)snprintf(path, sizeof path, "%s.secret", f->path) >= sizeof path)
         return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: the path %s is too long", f->path);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return wf_fail(WEFT_ERR_IO, "KV blocks on disk: cannot open %s: %s", path, strerror(errno));
+    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == ENOENT)
+        return wf_fail(WEFT_ERR_IO, "KV blocks on disk: %s is missing, without which nobody reads a block: bring it "
+                                    "back, or remove %s", path, f->path);
+    if (fd < 0) return no_file(path, "open");
     bool ok = !fstat(fd, &st) && only_owners(&st) && (!st.st_size || st.st_size == sizeof f->secret);
-    if (ok && !st.st_size)
+    if (ok && !st.st_size && flags & O_CREAT)
         ok = getrandom(f->secret, sizeof f->secret, 0) == sizeof f->secret &&
              pwrite(fd, f->secret, sizeof f->secret, 0) == sizeof f->secret && !fsync(fd);
     else if (ok) ok = pread(fd, f->secret, sizeof f->secret, 0) == sizeof f->secret;
@@ -63,14 +67,14 @@ static weft_status lock_file(wf_disk_file *f, int flags, file_head *head, uint64
 {
     struct stat st;
     *head = (file_head){0};
-    f->fd = open(f->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
-    if (f->fd < 0) return no_file(f, "open");
-    if (flock(f->fd, LOCK_EX | LOCK_NB))
+    f->fd = open(f->path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (f->fd < 0) return no_file(f->path, "open");
+    if (flock(f->fd, (flags & O_RDWR ? LOCK_EX : LOCK_SH) | LOCK_NB))
         return errno != EWOULDBLOCK
-            ? no_file(f, "lock")
+            ? no_file(f->path, "lock")
             : wf_fail(WEFT_ERR_ARG, "KV blocks on disk: another process uses %s, or a transfer of this one that hangs: "
                                     "end it, or name another file", f->path);
-    if (fstat(f->fd, &st)) return no_file(f, "read");
+    if (fstat(f->fd, &st)) return no_file(f->path, "read");
     if (!S_ISREG(st.st_mode) || (st.st_size && (pread(f->fd, head, sizeof *head, 0) != sizeof *head ||
                                                 memcmp(head->magic, magic, sizeof magic))))
         return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %s is something else: name a file that is not there yet",
@@ -111,23 +115,23 @@ weft_status wf_disk_file_make(const wf_disk_params *p, wf_disk_file *f)
         return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %s in %s hold no block of the KV cache, which takes more than "
                                      "%s there: give it more room",
                        WF_HUMAN(p->bytes, true), p->path, WF_HUMAN(p->page_bytes, true));
-    WF_TRY(lock_file(f, O_CREAT, &old, &bytes));
+    WF_TRY(lock_file(f, O_RDWR | O_CREAT, &old, &bytes));
     head = (file_head){.page_tokens = f->page_tokens, .slot_bytes = f->slot_bytes, .page_bytes = f->page_bytes};
     memcpy(head.magic, magic, sizeof magic);
     bool same = bytes && !memcmp(&old, &head, sizeof head);
     if (bytes && !same) wf_log(WEFT_LOG_WARN, "%s held KV blocks of another size, and begins anew", f->path);
     if (!same && (ftruncate(f->fd, 0) || pwrite(f->fd, &head, sizeof head, 0) != sizeof head))
-        return no_file(f, "write");
-    if (ftruncate(f->fd, (off_t)(ALIGN + f->n * f->slot_bytes))) return no_file(f, "resize");
-    return take_secret(f);
+        return no_file(f->path, "write");
+    if (ftruncate(f->fd, (off_t)(ALIGN + f->n * f->slot_bytes))) return no_file(f->path, "resize");
+    return take_secret(f, O_RDWR | O_CREAT);
 }
 
-weft_status wf_disk_file_open(const char *path, wf_disk_file *f)
+weft_status wf_disk_file_open(const char *path, bool writes, wf_disk_file *f)
 {
     file_head head;
     uint64_t bytes;
     WF_TRY(begin_file(f, path, NULL));
-    WF_TRY(lock_file(f, 0, &head, &bytes));
+    WF_TRY(lock_file(f, writes ? O_RDWR : O_RDONLY, &head, &bytes));
     bool ok = head.page_tokens && head.page_tokens <= MOST_TOKENS && head.page_bytes < INT64_MAX;
     if (ok) {
         take_sizes(f, INT64_MAX, (uint32_t)head.page_tokens, head.page_bytes);
@@ -136,13 +140,13 @@ weft_status wf_disk_file_open(const char *path, wf_disk_file *f)
     if (!ok)
         return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %s says nothing of the blocks in it: remove it", path);
     f->n = bytes > ALIGN ? (uint32_t)WF_MIN((bytes - ALIGN) / f->slot_bytes, (uint64_t)WF_STORE_MOST) : 0;
-    return take_secret(f);
+    return take_secret(f, O_RDONLY);
 }
 
 weft_status wf_disk_file_clear(wf_disk_file *f)
 {
     f->n = 0;
-    return ftruncate(f->fd, ALIGN) ? no_file(f, "empty") : WEFT_OK;
+    return ftruncate(f->fd, ALIGN) ? no_file(f->path, "empty") : WEFT_OK;
 }
 
 void wf_disk_file_close(wf_disk_file *f)

@@ -50,8 +50,9 @@ typedef struct wf_disk_head {
 /* Opens or makes it; what is not of these sizes begins anew. WEFT_ERR_ARG: another process has it, others may read it,
  * it is something else, or it has no room for a block; WEFT_ERR_IO. */
 weft_status wf_disk_file_make(const wf_disk_params *p, wf_disk_file *out);
-/* One that is there, of whatever sizes. WEFT_ERR_ARG also: its head is damaged. */
-weft_status wf_disk_file_open(const char *path, wf_disk_file *out);
+/* One that is there, of whatever sizes, with its secret. writes: it is to be cleared. WEFT_ERR_ARG also: its head is
+ * damaged. */
+weft_status wf_disk_file_open(const char *path, bool writes, wf_disk_file *out);
 weft_status wf_disk_file_clear(wf_disk_file *f); /* no slot is left */
 void wf_disk_file_close(wf_disk_file *f);        /* also after a failure */
 

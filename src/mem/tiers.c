@@ -351,7 +351,8 @@ static bool fetch_block(wf_tiers *t, wf_tier_block *b)
 static bool has_come(wf_tiers *t, wf_tier_load *l, wf_tier_block *b)
 {
     bool on_disk = wf_tiers_is_on_disk(t, b->slot);
-    l->failed |= on_disk && wf_disk_pauses(t->disk);
+    l->failed |= on_disk && (wf_disk_pauses(t->disk) || /* or forgotten: */
+                             wf_disk_store(t->disk)->slots[b->slot - ON_DISK(t, 0)].state == WF_STORED_DEAD);
     if (on_disk && (l->failed || !fetch_block(t, b))) return false;
     l->failed |= t->pool.slots[b->slot].state == WF_STORED_DEAD; /* it was to be read, and could not be */
     return t->pool.slots[b->slot].state == WF_STORED_READY;

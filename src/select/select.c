@@ -117,6 +117,14 @@ static void hash_row(wf_blake2b *b, const wf_tuned_row *r)
     }
 }
 
+/* By which a class is chosen where nothing was measured. */
+static void hash_cost(wf_blake2b *b, const wf_cost *c)
+{
+    wf_blake2b_field(b, c->of, strlen(c->of));
+    wf_blake2b_field(b, c->name, strlen(c->name));
+    wf_blake2b_field(b, &c->value, sizeof c->value);
+}
+
 void wf_select_hash(wf_dev *dev, wf_blake2b *b)
 {
     selection *s = selection_of(dev);
@@ -125,6 +133,8 @@ void wf_select_hash(wf_dev *dev, wf_blake2b *b)
     for (size_t i = 0; i < WF_LEN(tables); i++) {
         wf_blake2b_field(b, &tables[i]->n, sizeof tables[i]->n);
         for (const wf_tuned_row *r = tables[i]->rows; r < tables[i]->rows + tables[i]->n; r++) hash_row(b, r);
+        wf_blake2b_field(b, &tables[i]->n_costs, sizeof tables[i]->n_costs);
+        for (const wf_cost *c = tables[i]->costs; c < tables[i]->costs + tables[i]->n_costs; c++) hash_cost(b, c);
     }
     wf_blake2b_field(b, s->dropped, sizeof s->dropped);
 }

@@ -7,7 +7,8 @@
 
 #include "base/file.h"
 
-_Static_assert(sizeof(wf_case) == 160, "print_problem has all fields");
+_Static_assert(offsetof(wf_case, out) == 18 && offsetof(wf_case, sinks) == 56 && offsetof(wf_case, norm) == 159,
+               "print_problem has all fields: a new one goes before the last of its row");
 static void print_problem(const wf_case *c, char *buf, size_t cap)
 {
     char params[2 * sizeof c->p + 1];
@@ -15,11 +16,11 @@ static void print_problem(const wf_case *c, char *buf, size_t cap)
     const uint8_t *bytes = (const uint8_t *)&c->p;
     for (size_t i = 0; i < sizeof c->p; i++) snprintf(params + 2 * i, 3, "%02x", bytes[i]);
     snprintf(buf, cap,
-             "%d seed %llu dtypes %u %u %u sizes %u %u %u sequences %u %u %u experts %u %u %d windows %u %d pad %u "
-             "groups %u flags %d%d%d%d params %s",
+             "%d seed %llu dtypes %u %u %u sizes %u %u %u sequences %u %u %u experts %u %u %d windows %u %d kv %u "
+             "pad %u groups %u flags %d%d%d%d%d params %s",
              c->op, (unsigned long long)c->seed, c->in, c->weight, c->out, c->m, c->n, c->k, c->n_seqs, c->max_kv,
-             c->max_q, c->n_experts, c->used, c->one_x, c->windows, c->sinks, c->pad, c->max_groups, c->bias,
-             c->residual, c->in_place, c->norm, params);
+             c->max_q, c->n_experts, c->used, c->one_x, c->windows, c->sinks, c->kv, c->pad,
+             c->max_groups, c->file_layout, c->bias, c->residual, c->in_place, c->norm, params);
 }
 
 static wf_cache_key key_of(wf_dev *dev, const wf_case *c, const wf_bound *b)

@@ -230,9 +230,30 @@ static void damaged(void **state)
         off_t byte = HEAD + (at < SAID ? at : HEAD + at - SAID);
         flip(byte);
         assert_int_equal(count_good(&p, 1), 0);
-        flip(byte);
-        assert_int_equal(count_good(&p, 1), 1);
+        wf_disk *d = open_disk(&p);
+        assert_int_equal(wf_disk_found(d), 0); /* once is enough */
+        assert_true(put(d, 0));
+        assert_int_equal(get(d, 0), GOOD);
+        wf_disk_close(d, LONG);
     }
+}
+
+/* However many they are, the disk does its work. */
+static void many_damaged(void **state)
+{
+    enum { MANY = 20 };
+    wf_disk_params p = params();
+    p.bytes = HEAD + MANY * SLOT;
+    wf_disk *d = open_disk(&p);
+    for (int32_t i = 0; i < MANY; i++) assert_true(put(d, i));
+    listen_to(WEFT_LOG_ERROR);
+    for (int32_t i = 0; i < MANY; i++) flip(HEAD + i * SLOT + HEAD + 9), assert_int_equal(get(d, i), BAD);
+    assert_int_equal(wf_disk_stats(d).failed, MANY);
+    assert_int_equal(wf_disk_stats(d).paused, 0);
+    wf_disk_close(d, LONG);
+    d = open_disk(&p);
+    assert_int_equal(wf_disk_found(d), 0);
+    wf_disk_close(d, LONG);
 }
 
 /* Parts of other blocks, all of them genuine. */
@@ -297,7 +318,7 @@ static void files_of_others(void **state)
         snprintf(other, sizeof other, "%s/other", folder);
         assert_int_equal(rename(name, other), 0);
         assert_int_equal(symlink(other, name), 0);
-        assert_error(wf_disk_open(&p, &d), WEFT_ERR_IO, "symbolic");
+        assert_error(wf_disk_open(&p, &d), WEFT_ERR_IO, "name the file itself");
         unlink(other);
         clear(NULL);
     }
@@ -393,6 +414,47 @@ static void forgotten_while_it_hangs(void **state)
     assert_int_equal(wf_disk_stats(d).used_bytes, 0);
     wf_disk_close(d, LONG);
     assert_int_equal(count_good(&p, MANY), 0);
+}
+
+static atomic_int turns; /* writes that may end */
+
+static ssize_t write_in_turn(int fd, const void *data, size_t n, off_t at)
+{
+    while (atomic_load(&turns) <= 0) wf_sleep_ns(100000);
+    atomic_fetch_sub(&turns, 1);
+    return atomic_load(&fails) ? (errno = EROFS, -1) : pwrite(fd, data, n, at);
+}
+
+/* A block that made way for one that was never written is still in the file, and forgotten all the same. */
+static void forgotten_below_another(void **state)
+{
+    enum { BEGUN = 8 };
+    wf_disk_params p = params();
+    int32_t tokens[TOKENS];
+    uint8_t data[BYTES];
+    put_some(SLOTS);
+    p.io = &(wf_disk_io){pread, write_in_turn};
+    wf_disk *d = open_disk(&p);
+    listen_to(WEFT_LOG_ERROR);
+    atomic_store(&turns, 1000), atomic_store(&fails, true);
+    for (int32_t i = 1; i < 16; i++) assert_false(put(d, 100 + i));
+    atomic_store(&turns, 0);
+    fill(0, data);
+    for (int32_t i = 0; i < BEGUN; i++) { /* each in the place of block i */
+        wf_key key = key_of(200 + i, tokens);
+        assert_true(wf_disk_write(d, &key, tokens, 0, data, i));
+    }
+    atomic_store(&turns, 1);
+    assert_false(await(d));
+    assert_true(wf_disk_pauses(d)); /* and the last of them waited */
+    atomic_store(&fails, false), atomic_store(&turns, 1000);
+    forget(d, BEGUN - 1);
+    wf_disk_close(d, LONG);
+    p.io = NULL;
+    d = open_disk(&p);
+    assert_int_equal(get(d, BEGUN - 1), MISS);
+    assert_int_equal(get(d, BEGUN), GOOD);
+    wf_disk_close(d, LONG);
 }
 
 /* What a disk keeps waiting is left behind, with what it needs; what it was to read or to write may go. */
@@ -560,6 +622,12 @@ static void looked_at(void **state)
     assert_int_equal(count_good(&p, 8), 0);
     put_some(3);
     assert_holds(WEFT_KV_VERIFY, 3, 0, 0);
+    char other[80];
+    snprintf(other, sizeof other, "%s/other", folder);
+    assert_int_equal(rename(secret, other), 0);
+    assert_error(weft_kv_file(path, WEFT_KV_LIST, &f), WEFT_ERR_IO, "is missing");
+    assert_int_equal(access(secret, F_OK), -1);
+    assert_int_equal(rename(other, secret), 0);
     flip(16);
     assert_error(weft_kv_file(path, WEFT_KV_LIST, &f), WEFT_ERR_ARG, "says nothing of");
     assert_int_equal(truncate(path, 0), 0);
@@ -568,7 +636,8 @@ static void looked_at(void **state)
 
 #define EACH(f) CASE_IN(f, clear, clear)
 SUITE(disk, make_folder, remove_folder, EACH(survives_a_restart), EACH(others_find_nothing), EACH(smaller_and_larger),
-      EACH(absurd_sizes), EACH(one_process_at_a_time), EACH(damaged), EACH(mixed), EACH(secrets),
+      EACH(absurd_sizes), EACH(one_process_at_a_time), EACH(damaged), EACH(many_damaged), EACH(mixed), EACH(secrets),
       EACH(files_of_others), EACH(another_file), EACH(forgotten), EACH(forgotten_while_it_hangs),
+      EACH(forgotten_below_another),
       EACH(closing_while_it_hangs), EACH(the_later_one), EACH(faults_are_misses), EACH(failures_in_a_row),
       EACH(killed_at_any_moment), EACH(looked_at))

@@ -410,6 +410,8 @@ static void named_files(void **state)
     assert_int_equal(hash_of(&(wf_open_params){0}), hash); /* where the file lies is nothing to it */
     put_file(HEAD "gemm F16 N=64,K=32 1:null2 10:null3\n");
     assert_int_not_equal(hash_of(&p), hash);
+    put_file(HEAD ROW "cost device read=4545\n");
+    assert_int_not_equal(hash_of(&p), hash);
     put_file(HEAD "nonsense\n");
     assert_int_equal(picked(&p, 9, -1), -2);
     assert_says("line 6");

@@ -435,6 +435,34 @@ static void failures_count_once(void **state)
     close_world(&w);
 }
 
+static bool writes_wait;
+
+static ssize_t late_write(int fd, const void *data, size_t n, off_t at)
+{
+    while (__atomic_load_n(&writes_wait, __ATOMIC_RELAXED)) wf_sleep_ns(30000);
+    return pwrite(fd, data, n, at);
+}
+
+/* A block that is forgotten before it is read is read no more, be it in the file for a while. */
+static void forgotten_before_it_is_read(void **state)
+{
+    world w;
+    open_over_disk(&w, &(wf_disk_io){pread, late_write});
+    int32_t tokens[PAGE] = {7, 8, 9, 10};
+    wf_key key = wf_key_next(&(wf_key){{0}}, tokens, PAGE);
+    wf_tier_block b = {.slot = wf_tiers_find(&w.tiers, &key, tokens, 0)};
+    assert_true(wf_tiers_is_on_disk(&w.tiers, b.slot));
+    wf_tier_load *l = wf_tiers_load(&w.tiers, &b, 1, PAGE);
+    __atomic_store_n(&writes_wait, true, __ATOMIC_RELAXED);
+    wf_tiers_forget(&w.tiers, &key, 0, false);
+    for (int i = 0; i < 1000 && wf_tiers_progress(&w.tiers, l) == WF_LOAD_RUNS; i++, wf_sleep_ns(30000))
+        wf_tiers_poll(&w.tiers, (uint64_t)++w.steps * 1000000), wf_tiers_begin(&w.tiers);
+    __atomic_store_n(&writes_wait, false, __ATOMIC_RELAXED);
+    assert_int_equal(wf_tiers_progress(&w.tiers, l), WF_LOAD_FAILED);
+    wf_tiers_leave(&w.tiers, l);
+    close_world(&w);
+}
+
 /* From a time on copies alone are waited for. */
 static void ends_by_a_time(void **state)
 {
@@ -470,5 +498,7 @@ SUITE(tiers, make_folder, remove_folder, CASE(blocks_are_those_that_were_compute
       CASE(blocks_of_earlier_processes), CASE(blocks_of_killed_processes), CASE(second_sighting), CASE(roots_are_apart), CASE(others_pass),
       CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(keys_are_those_of_others), CASE(tokens_are_compared),
       CASE(worth),
-      CASE(worth_behind_others), CASE(what_a_disk_takes_now), CASE(failures_count_once), CASE(ends_by_a_time),
+      CASE(worth_behind_others), CASE(what_a_disk_takes_now), CASE(failures_count_once),
+      CASE(forgotten_before_it_is_read),
+      CASE(ends_by_a_time),
       CASE(too_small))
