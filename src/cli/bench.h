@@ -25,7 +25,7 @@ typedef struct wf_result {
     double median_us, rate, ceiling_pct;      /* ceiling_pct < 0: unknown */
     const char *unit;
 } wf_result;
-/* What changes the kernels of whole models: "", "deterministic", "f16-residual" or both with a hyphen. */
+/* What changes the kernels of whole models: "", "deterministic", "f16-residual", "kv-q8_0" or some with hyphens. */
 const char *wf_engine_variant(const struct weft_engine_params *e);
 /* Finds the next peer with the same op, dtype, shape and unit, starting at *at, and advances *at. NULL: none. */
 const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at);

@@ -149,9 +149,10 @@ static struct weft_cost_params cost_params(const throughput *t)
 {
     const struct weft_engine_params *e = &t->o->engine;
     if (strcmp(t->cost_on, cost_here))
-        return (struct weft_cost_params){.model = t->m, .on = t->cost_on, .f16_residual = e->f16_residual};
+        return (struct weft_cost_params){.model = t->m, .on = t->cost_on, .f16_residual = e->f16_residual,
+                                         .kv_dtype = e->kv_dtype};
     return (struct weft_cost_params){.model = t->m, .device = e->device, .tier = e->tier, .threads = e->threads,
-                                     .f16_residual = e->f16_residual};
+                                     .f16_residual = e->f16_residual, .kv_dtype = e->kv_dtype};
 }
 
 /* --on: a name that is none is said before all runs, and what has to be measured is measured before. */
@@ -270,7 +271,7 @@ static weft_status append_result(const throughput *t, const run_row *r, const ch
                                  double pct, const char *unit)
 {
     static const wf_peers none;
-    char shape[224], rate[32] = "", threads[16] = "", which[64], variant[48];
+    char shape[224], rate[32] = "", threads[16] = "", which[64], variant[80];
     if (r->rate > 0) snprintf(rate, sizeof rate, ",rate=%g", r->rate);
     if (t->o->engine.threads) snprintf(threads, sizeof threads, ",T=%u", t->o->engine.threads);
     wf_shape_suffix(t->o, which, sizeof which);

@@ -166,7 +166,7 @@ static struct weft_cost_params params_of(const wf_opts *o, const struct weft_mod
     struct weft_cost_params p = o->costs;
     p.model = m;
     p.device = o->engine.device, p.tier = o->engine.tier, p.threads = o->engine.threads,
-    p.f16_residual = o->engine.f16_residual;
+    p.f16_residual = o->engine.f16_residual, p.kv_dtype = o->engine.kv_dtype;
     p.input_len = in, p.output_len = out;
     p.tokens = o->explain.tokens, p.decodes = o->explain.decodes;
     p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : bar;

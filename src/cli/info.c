@@ -124,6 +124,7 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     uint32_t contexts[] = {WF_MIN(own, 4096u), own};
     size_t n = own > 4096 ? 2 : 1;
     if (wf_context_of(o, m)) contexts[0] = wf_context_of(o, m), n = 1;
+    if (!least_memory(o, m, contexts[0])) return; /* an engine says why it cannot be opened */
     for (size_t k = 0; k < n; k++)
         printf(k ? ", %s with %u" : "memory need      %s with a context of %u tokens",
                WF_HUMAN(least_memory(o, m, contexts[k]), true), contexts[k]);

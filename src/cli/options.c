@@ -378,9 +378,19 @@ static int give_value(const wf_command *c, const wf_opt *opt, const char *text, 
     return rc;
 }
 
+/* Of llama.cpp's options for the types of keys and of values neither is passed over. */
+static bool is_other_type(const struct typed *t, const char *text, const wf_opts *o)
+{
+    return t->foreign && !strcmp(t->opt->name, "kv-dtype") && wf_opts_has(o, "kv-dtype") &&
+           strcmp(o->engine.kv_dtype, text);
+}
+
 /* The value of another program's option may be a part of ours. */
 static int give_part(const wf_command *c, const struct typed *t, const char *text, wf_opts *o)
 {
+    if (is_other_type(t, text, o))
+        return wf_usage(c, "%s %s: keys and values have one type, --kv-dtype, which is %s already", t->name, text,
+                        o->engine.kv_dtype);
     if (!t->foreign || !t->foreign->part) return give_value(c, t->opt, text, o);
     char *whole;
     if (!wf_grow(&o->own.v, o->own.n, &o->own.cap, sizeof *o->own.v) ||

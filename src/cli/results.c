@@ -103,8 +103,9 @@ void wf_peers_free(wf_peers *p)
 const char *wf_engine_variant(const struct weft_engine_params *e)
 {
     static char text[64];
-    snprintf(text, sizeof text, "%s%s%s", e->tier ? e->tier : "", e->deterministic ? "-deterministic" : "",
-             e->f16_residual ? "-f16-residual" : "");
+    bool bytes = e->kv_dtype && !strcmp(e->kv_dtype, "q8_0");
+    snprintf(text, sizeof text, "%s%s%s%s", e->tier ? e->tier : "", e->deterministic ? "-deterministic" : "",
+             e->f16_residual ? "-f16-residual" : "", bytes ? "-kv-q8_0" : "");
     return text + (*text == '-');
 }
 

@@ -277,6 +277,8 @@ static const wf_opt step_rows[] = {
      AT(engine.deterministic)},
     {0, "f16-residual", NULL, "measure with the residual stream in F16, for engines with --f16-residual", WF_OPT_FLAG,
      AT(engine.f16_residual)},
+    {0, "kv-dtype", "auto|f16|q8_0", "measure with such a KV cache, for engines with the same", WF_OPT_CHOICE,
+     AT(engine.kv_dtype)},
 };
 static const WF_GROUP(overlap_group, "Overlap", overlap_rows);
 static const WF_GROUP(step_group, "Steps, of --overlap and --dataset-path", step_rows);

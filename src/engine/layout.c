@@ -46,11 +46,11 @@ weft_status wf_layout_check_context(const struct weft_model *m, uint32_t context
     return WEFT_OK;
 }
 
-static weft_status check_kv_dtype(const struct weft_model *m, const struct weft_engine_params *p)
+weft_status wf_layout_check_kv_dtype(const struct weft_model *m, const char *name)
 {
     enum wf_dtype kv;
-    if (!wf_kv_dtype_named(p->kv_dtype, &kv))
-        return wf_fail(WEFT_ERR_ARG, "kv_dtype \"%s\": want f16 or q8_0", p->kv_dtype);
+    if (!wf_kv_dtype_named(name, &kv))
+        return wf_fail(WEFT_ERR_ARG, "kv_dtype \"%s\": want f16 or q8_0", name);
     if (m->hp.head_dim % wf_dtypes[kv].block)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "heads of %s have %u elements, no multiple of %u: its KV cache must be F16 "
@@ -85,7 +85,7 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
         return wf_fail(WEFT_ERR_ARG, "kv_disk names %s, but kv_disk_bytes is 0: say how large it may become",
                        p->kv_disk);
     WF_TRY(wf_pooling_choose(m->hp.pooling, p->pooling, &(enum wf_pooling){0}));
-    WF_TRY(check_kv_dtype(m, p));
+    WF_TRY(wf_layout_check_kv_dtype(m, p->kv_dtype));
     if (m->hp.bidirectional && (p->attention_windows || p->plan || p->nano_batches > 1))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "attention of %s is bidirectional: neither windows nor plans are possible",
                        m->info.path);
@@ -424,7 +424,7 @@ void wf_layout_budget(const wf_layout *l, struct weft_budget *out)
 
 uint64_t wf_layout_kv_host(const struct weft_engine_params *p, uint64_t page_bytes)
 {
-    enum { PASSING = 64 /* pages: as many as may be read and written at one time */ };
+    enum { PASSING = 2 * 64 /* pages: as many as may be read and written at one time */ };
     uint64_t bytes = p->kv_host || !p->kv_disk ? p->kv_host : PASSING * page_bytes;
     return p->kv_host && p->kv_host < page_bytes ? p->kv_host : bytes / page_bytes * page_bytes;
 }

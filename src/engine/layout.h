@@ -32,6 +32,7 @@ typedef struct wf_layout {
 /* WEFT_ERR_ARG for parameters out of their range: before the rest, and before a device is opened. */
 weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine_params *p);
 weft_status wf_layout_check_context(const struct weft_model *m, uint32_t context); /* can it be so long? */
+weft_status wf_layout_check_kv_dtype(const struct weft_model *m, const char *name); /* can its KV cache have it? */
 /* Of the device that such an engine has; the rest of an engine's options changes nothing here. */
 weft_status wf_layout_device(const struct weft_engine_params *p, const char *device, wf_dev **out);
 

@@ -53,8 +53,8 @@ static weft_status find_machine(costing *c)
 static weft_status build_graph(const costing *c, wf_layout *l)
 {
     const struct weft_cost_params *p = c->p;
-    *l = (wf_layout){.model = p->model, .dev = c->dev, .params.f16_residual = p->f16_residual,
-                     .context = (uint32_t)(c->mix.in + c->mix.out), .page_tokens = 16};
+    *l = (wf_layout){.model = p->model, .dev = c->dev, .params = {.f16_residual = p->f16_residual,
+                     .kv_dtype = p->kv_dtype}, .context = (uint32_t)(c->mix.in + c->mix.out), .page_tokens = 16};
     return wf_layout_graph(l);
 }
 
@@ -84,6 +84,7 @@ static weft_status check_model(const costing *c)
     const struct weft_model *m = c->p->model;
     double longest = c->mix.in + c->mix.out;
     if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s contains only a vocabulary", m->info.path);
+    WF_TRY(wf_layout_check_kv_dtype(m, c->p->kv_dtype));
     weft_status s = wf_layout_check_context(m, (uint32_t)WF_MIN(longest, (double)UINT32_MAX));
     if (s) return wf_fail_context(s, "requests of %.0f tokens in and %.0f out", c->mix.in, c->mix.out);
     if (longest > m->hp.context)

@@ -290,7 +290,8 @@ struct weft_cost_params {
     const char *devices; /* file with such a table; NULL: the one that weft was built with */
     const char *device, *tier; /* these three as in weft_engine_params; not with `on` */
     uint32_t threads;
-    bool f16_residual;   /* as in weft_engine_params */
+    bool f16_residual;   /* as in weft_engine_params, and so is the next */
+    const char *kv_dtype;
     /* measure the device's peak rates, for about a second, also if some are kept; what is measured is kept as by
      * weft_tune */
     bool measure;

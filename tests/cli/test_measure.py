@@ -309,6 +309,10 @@ class Info(cli.TestCase):
                         r"memory budget +weights [0-9.]+ .iB, activations", r"  on cpu +fits, with room for a KV cache of [0-9.]+. tokens$",
                         r"token_embd.weight +F32 +64 x 512 +131072", r"general.architecture +llama"):
             self.assertRegex(text, rf"(?m)^{pattern}")
+        refused = self.ok("info", "-m", cli.data("stories260K.gguf"), "--kv-dtype", "q8_0").text
+        self.assertIn("no multiple of 32", refused)
+        self.assertNotIn("memory need", refused)
+        self.fails(cli.USAGE, "--kv-dtype", "info", "--kv-dtype", "q8_0")
         more = self.ok("info", "-m", cli.data("stories260K.gguf"), "-c", 100).text
         self.assertRegex(more, r"with a context of 100 tokens")
         self.assertNotIn("token_embd", more)

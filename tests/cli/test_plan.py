@@ -59,6 +59,9 @@ class Cost(cli.TestCase):
         f32, f16 = (number(self.cost("--shape", "llama3-8b", "--on", "h200", *more), r"(?m)^  down +[\d.]+ +([\d.]+)") for more in ([], ["--f16-residual"]))
         self.assertLess(f16, f32)
 
+    def test_keys_and_values_in_bytes(self):
+        self.assertIn("KV cache 69632 bytes a token", self.cost("--shape", "llama3-8b", "--on", "h200", "--kv-dtype", "q8_0"))
+
     def test_formats_and_experts(self):
         """A quantised mixture of experts: what a token needs decides equation 5, all experts the memory."""
         f16, q4 = (self.cost("--shape", "mixtral-8x7b", "--type", t, "--on", "h200") for t in ("F16", "Q4_0"))

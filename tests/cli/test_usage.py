@@ -239,6 +239,10 @@ class OtherPrograms(cli.TestCase):
             if stranger:
                 self.fails(USAGE, f"{word}: weft calls it --{ours}, an option of `weft ", *stranger.split(), word, 1)
 
+    def test_keys_and_values_have_one_type(self):
+        self.fails(USAGE, "-ctv f16: keys and values have one type, --kv-dtype, which is q8_0 already", "serve", "-ctk", "q8_0", "-ctv", "f16")
+        self.fails(USAGE, "unexpected argument 'b'", "serve", "a", "b", "--kv-dtype", "f16", "-ctk", "f16", "-ctv", "f16")
+
     def test_parts(self):
         """Values of --allow and --temp by other names, with and without one of their own."""
         for word, part in self.each("PART"):
