@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "support/fewer.h"
+#include "tensor/kv.h"
 #include "verify/check.h"
 #include "support/suite.h"
 
@@ -16,10 +17,16 @@ static int spoiled_output;
 static float spoiled_by; /* of EACH_BY and LARGEST_BY */
 static bool amplified; /* large logits: rounding inside counts more, and so must the spoiling */
 
+static uint8_t *row_of(const wf_view *v, uint64_t row)
+{
+    return (uint8_t *)v->buf->host + v->offset + row * wf_dtype_bytes(v->dtype, v->stride);
+}
+
+/* Of a pool in Q8_0 the scale that it has. */
 static uint8_t *element(const wf_view *v, uint64_t row, uint64_t col)
 {
-    uint64_t size = wf_dtypes[v->dtype].block_bytes;
-    return (uint8_t *)v->buf->host + v->offset + (row * v->stride + col) * size;
+    uint8_t *at = row_of(v, row);
+    return v->dtype == WF_Q8_0 ? (uint8_t *)wf_kv_scales(at, v->cols, col) : at + col * wf_dtypes[v->dtype].block_bytes;
 }
 
 /* False: nothing there to change, a zero or the poison of a pool. */
@@ -35,6 +42,7 @@ static bool scale(const wf_view *v, uint64_t row, uint64_t col, float by)
         return f != 0 && f == f;
     }
     if (v->dtype == WF_I32) return at[0] ^= 1, true;
+    if (v->dtype == WF_Q8_0 && col % WF_KV_BLOCK) return false;
     memcpy(&h, at, 2);
     if (h == 0xFFFF || h == 0) return false;
     h = wf_float_to_half(wf_half_to_float(h) * by);
@@ -67,10 +75,12 @@ static void spoil_view(const wf_view *v)
             for (uint32_t c = 0; c < v->cols; c++) scale(v, r, c, slightly);
         }
         break;
-    case UNWRITTEN: memset(element(v, 0, v->cols - 1), 0xC3, wf_dtypes[v->dtype].block_bytes); break;
-    case BEHIND: element(v, last, v->cols)[0] ^= 1; break;
-    case BEFORE: element(v, 0, 0)[-1] ^= 1; break;
-    case GAP: element(v, 0, v->cols)[0] ^= 1; break;
+    case UNWRITTEN:
+        memset(element(v, 0, v->cols - 1), 0xC3, v->dtype == WF_Q8_0 ? 2 : wf_dtypes[v->dtype].block_bytes);
+        break;
+    case BEHIND: row_of(v, last)[wf_dtype_bytes(v->dtype, v->cols)] ^= 1; break;
+    case BEFORE: row_of(v, 0)[-1] ^= 1; break;
+    case GAP: row_of(v, 0)[wf_dtype_bytes(v->dtype, v->cols)] ^= 1; break;
     case EACH_BY:
         for (uint32_t i = 0; i < v->rows * v->cols; i++) scale(v, i / v->cols, i % v->cols, spoiled_by);
         break;
