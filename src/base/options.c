@@ -6,7 +6,7 @@
 static const struct {
     const char *parameter, *option;
 } options[] = {
-    {"weft_engine_params.adapter_rank", "--lora FILE of a larger rank"},
+    {"weft_engine_params.adapter_rank", "start with --lora FILE of that rank"},
     {"weft_engine_params.context", "-c"},
     {"weft_engine_params.deterministic", "--deterministic"},
     {"weft_engine_params.device", "--device"},

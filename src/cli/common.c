@@ -150,10 +150,12 @@ size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *befo
 static char *name_adapter(const char *word, size_t len)
 {
     char *text = NULL;
-    size_t from = len;
+    size_t end = len;
+    while (end && word[end - 1] == '/') end--;
+    size_t from = end;
     while (from && word[from - 1] != '/') from--;
-    size_t stem = len - from;
-    if (stem > 5 && !strncmp(word + len - 5, ".gguf", 5)) stem -= 5;
+    size_t stem = end - from;
+    if (stem > 5 && !strncmp(word + end - 5, ".gguf", 5)) stem -= 5;
     int n = memchr(word, '=', len) ? asprintf(&text, "%.*s", (int)len, word)
                                    : asprintf(&text, "%.*s=%.*s", (int)stem, word + from, (int)len, word);
     return n < 0 ? NULL : text;

@@ -136,6 +136,13 @@ static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_
     }
 }
 
+/* Words, or between commas. */
+static bool several_adapters(const wf_words *adapters)
+{
+    const char *comma = adapters->n ? strchr(adapters->v[0], ',') : NULL;
+    return adapters->n > 1 || (comma && comma[1]);
+}
+
 static int cmd_run(const wf_opts *options)
 {
     wf_opts with_format = *options, *o = &with_format;
@@ -145,6 +152,7 @@ static int cmd_run(const wf_opts *options)
     size_t len = 0;
     enum mode mode = COMPLETE;
     if (wf_asks_template(o->chat_template)) return wf_explain_template(o);
+    if (several_adapters(&o->adapters)) return wf_usage(o->command, "--lora: a text has one adapter; `weft serve` has several");
     int rc = read_prompt(o, &text, &len);
     if (!rc) rc = wf_read_template(o->chat_template, &chat_template);
     if (!rc) rc = read_format(o);
@@ -153,8 +161,6 @@ static int cmd_run(const wf_opts *options)
     struct weft_engine_params p = o->engine;
     p.step_ms = STEP_MS;
     if (!rc) rc = wf_open_engine(o, m, p, &e);
-    if (!rc && weft_engine_adapters(e, NULL, 0) > 1)
-        rc = wf_usage(o->command, "--lora: a text has one adapter; `weft serve` has several");
     if (!rc) rc = write_text(o, m, e, mode, chat_template, text ? text : "", len);
     if (wf_generate_pending()) wf_exit_now(rc); /* closing would wait for its step */
     weft_engine_close(e);

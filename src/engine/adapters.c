@@ -24,6 +24,15 @@ static wf_loaded *find_loaded(const struct weft_engine *e, const char *name)
     return NULL;
 }
 
+/* One that requests may use. */
+static weft_status find_ready(const struct weft_engine *e, const char *name, wf_loaded **out)
+{
+    *out = find_loaded(e, name);
+    if (*out && (*out)->ready) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "there is no adapter '%.127s': name one of weft_engine_adapters, or load it with "
+                   "weft_adapter_load", name);
+}
+
 /* The lowest place that nobody has; 0: none. */
 static uint32_t free_place(const struct weft_engine *e)
 {
@@ -74,13 +83,12 @@ static weft_status add_name(struct weft_engine *e, const char *name, uint32_t *p
 
 weft_status wf_engine_take_adapter(struct weft_engine *e, struct weft_request *r, const char *name, wf_key *base)
 {
-    weft_status s = WEFT_OK;
+    wf_loaded *l;
     *base = e->kv_base;
-    if (!name) return s;
+    if (!name) return WEFT_OK;
     pthread_mutex_lock(&e->lock);
-    wf_loaded *l = find_loaded(e, name);
-    if (!l || !l->ready) s = wf_fail(WEFT_ERR_ARG, "there is no adapter '%.127s'", name);
-    else l->requests++, r->seq.adapter = l->place, *base = l->base;
+    weft_status s = find_ready(e, name, &l);
+    if (s == WEFT_OK) l->requests++, r->seq.adapter = l->place, *base = l->base;
     pthread_mutex_unlock(&e->lock);
     return s;
 }
@@ -206,14 +214,13 @@ weft_status weft_adapter_unload(struct weft_engine *e, const char *name)
 {
     WF_NOT_NULL(e);
     WF_NOT_NULL(name);
-    weft_status s = WEFT_OK;
+    wf_loaded *l;
     pthread_mutex_lock(&e->lock);
-    const wf_loaded *l = find_loaded(e, name);
-    if (!l || !l->ready) s = wf_fail(WEFT_ERR_ARG, "there is no adapter '%.127s'", name);
-    else if (l->requests)
+    weft_status s = find_ready(e, name, &l);
+    if (s == WEFT_OK && l->requests)
         s = wf_fail(WEFT_ERR_ARG, "adapter '%s' is used by %u requests: unload it when they have ended", name,
                     l->requests);
-    else remove_loaded(e, name);
+    if (s == WEFT_OK) remove_loaded(e, name);
     pthread_mutex_unlock(&e->lock);
     return s;
 }

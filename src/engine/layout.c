@@ -77,6 +77,8 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
     for (size_t i = 0; i < WF_LEN(ranges); i++)
         if (ranges[i].value > ranges[i].most)
             return wf_fail(WEFT_ERR_ARG, "%s %u: want 1 to %u", ranges[i].name, ranges[i].value, ranges[i].most);
+    if (p->n_adapters && !p->adapters)
+        return wf_fail(WEFT_ERR_ARG, "n_adapters is %zu, but adapters is NULL", p->n_adapters);
     if (!(p->memory_utilization >= 0 && p->memory_utilization <= 1))
         return wf_fail(WEFT_ERR_ARG, "memory_utilization %g: want a number up to 1", (double)p->memory_utilization);
     if ((p->kv_host || p->kv_disk) && p->no_prefix)

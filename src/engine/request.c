@@ -462,6 +462,9 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     if (status == WEFT_ERR_CANCELLED && in_flight != UINT32_MAX)
         wf_sched_forget(&e->sched, &r->seq, in_flight, true);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
+    pthread_mutex_lock(&e->lock);
+    wf_engine_leave_adapter(e, r); /* before DONE, whose reader may unload it */
+    pthread_mutex_unlock(&e->lock);
     wf_swaps_release(&e->swaps, &r->host);
     wf_engine_count(e); /* so that a callback of DONE sees up-to-date statistics */
     weft_status tail = WEFT_OK;
@@ -482,7 +485,6 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
                                       .stop_text = (uint32_t)r->stop.found});
     pthread_mutex_lock(&e->lock);
     r->state = WF_REQUEST_DONE;
-    wf_engine_leave_adapter(e, r);
     r->status = status;
     memcpy(r->message, text, sizeof text);
     e->stats.embeddings += r->p.embed && status == WEFT_OK;

@@ -52,6 +52,14 @@ static size_t place_of(const wf_plan *p, const wf_graph *g, size_t i)
     return p->n_lines;
 }
 
+static weft_status insert_line(wf_plan *p, size_t at, const wf_plan_line *l)
+{
+    WF_TRY(wf_plan_add_line(p, l));
+    memmove(p->lines + at + 1, p->lines + at, (p->n_lines - 1 - at) * sizeof *l);
+    p->lines[at] = *l;
+    return WEFT_OK;
+}
+
 /* Every op whole, on queue 0; page copies on a queue of their own or there, too. */
 static weft_status whole_plan(const wf_graph *g, uint32_t swap_queue, wf_plan *out)
 {
@@ -65,10 +73,7 @@ static weft_status whole_plan(const wf_graph *g, uint32_t swap_queue, wf_plan *o
                           .queue = swaps ? swap_queue : 0,
                           .kernel = "auto"};
         wf_copy(l.name, sizeof l.name, n->name);
-        size_t at = place_of(out, g, i);
-        WF_TRY(wf_plan_add_line(out, &l));
-        memmove(out->lines + at + 1, out->lines + at, (out->n_lines - 1 - at) * sizeof l);
-        out->lines[at] = l;
+        WF_TRY(insert_line(out, place_of(out, g, i), &l));
     }
     return WEFT_OK;
 }
@@ -91,15 +96,15 @@ static bool follows(const wf_graph *g, const wf_node *n, const wf_plan_line *l)
 static weft_status add_followers(const wf_graph *g, const wf_plan *p, const wf_plan_line *l, wf_plan *out)
 {
     size_t first = out->n_lines;
-    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
-        size_t i = first; /* another layer's is there already */
-        if (!follows(g, n, l) || wf_plan_find_line(p, n)) continue;
-        while (i < out->n_lines && strcmp(out->lines[i].name, n->name)) i++;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const wf_node *n = &g->nodes[i];
+        const wf_plan own = {.lines = out->lines + first, .n_lines = out->n_lines - first};
+        if (!follows(g, n, l) || wf_plan_find_line(p, n) || wf_plan_find_line(&own, n)) continue;
         wf_plan_line line = *l;
         line.groups = 0;
         wf_copy(line.name, sizeof line.name, n->name);
         wf_copy(line.kernel, sizeof line.kernel, "auto");
-        if (i == out->n_lines) WF_TRY(wf_plan_add_line(out, &line));
+        WF_TRY(insert_line(out, first + place_of(&own, g, i), &line));
     }
     return WEFT_OK;
 }

@@ -209,8 +209,7 @@ static int wait_for_engine(wf_server *s, loader *l)
         _exit(EXIT_FAIL);
     }
     catch_signals(); /* who reads "is ready" may rely on them */
-    wf_served_publish(s->models.usual, &l->opening);
-    return 0;
+    return wf_served_publish(s->models.usual, &l->opening) ? 0 : say_error();
 }
 
 /* ---- end ------------------------------------------------------------------------------------------------- */

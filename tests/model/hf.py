@@ -101,12 +101,12 @@ def tensors_of(f, config):
         yield f'{stem}.{last}', x
 
 
-def write_safetensors(path, tensors, kind):
-    """tensors: (name, float32 array); quantize() rounds to nearest even."""
+def write_safetensors(path, tensors, kind, others={}):
+    """tensors: (name, float32 array); quantize() rounds to nearest even. others: kinds by name."""
     header, data, at = {'__metadata__': {'format': 'pt'}}, [], 0
     for name, x in tensors:
-        data.append(quantize(kind, x).tobytes())
-        header[name] = {'dtype': kind, 'shape': list(x.shape), 'data_offsets': [at, at + len(data[-1])]}
+        data.append(quantize(others.get(name, kind), x).tobytes())
+        header[name] = {'dtype': others.get(name, kind), 'shape': list(x.shape), 'data_offsets': [at, at + len(data[-1])]}
         at += len(data[-1])
     text = json.dumps(header).encode()
     text += b' ' * (-len(text) % 8)

@@ -35,10 +35,10 @@ def read(folder):
     return tensors
 
 
-def write(folder, tensors, out):
+def write(folder, tensors, out, others={}):
     """The folder with these tensors in the place of its own."""
     shutil.copytree(folder, out, ignore=shutil.ignore_patterns('*.safetensors', '*.calibration'))
-    write_safetensors(os.path.join(out, 'model.safetensors'), list(tensors.items()), 'F32')
+    write_safetensors(os.path.join(out, 'model.safetensors'), list(tensors.items()), 'F32', others)
 
 
 def make(tensors, pattern, rank, seed, size=0.7):

@@ -2,6 +2,7 @@
 it serves. What is no adapter of the model is refused, and harms nobody."""
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,12 +26,12 @@ ARGS = ["-c", 256, "--calibration", "none"]
 class World:
     """Folders of a model, of adapters a and b, and of the model with each merged."""
 
-    def __init__(self, name, pattern=ALL, tensors=None):
+    def __init__(self, name, pattern=ALL, tensors=None, others={}):
         self.folder = tempfile.TemporaryDirectory()
         self.source = os.path.join(DATA, name)
         self.tensors = lora.read(self.source) if tensors is None else tensors
         self.pairs = {"a": lora.make(self.tensors, pattern, 4, 1), "b": lora.make(self.tensors, pattern, 16, 2)}
-        lora.write(self.source, self.tensors, self.path("base"))
+        lora.write(self.source, self.tensors, self.path("base"), others)
         for which, pairs in self.pairs.items():
             lora.write(self.source, lora.merge(self.tensors, pairs, 2), self.path("merged-" + which))
         self.a = lora.write_peft(self.path("a"), self.pairs["a"], 8)
@@ -111,9 +112,12 @@ class Models(TestCase):
         self.of_model("phi3", ALL)
 
     def test_nano_batches(self):
-        """Also of a plan that was made without adapters."""
+        """Also of a plan that was made without adapters, for layers of different products and different matrices in them."""
         self.of_model("llama", r"(q|v|down)_proj\.weight", "--nano-batches", 2)
-        with tempfile.NamedTemporaryFile(suffix=".plan") as plan, ending(World("llama")) as world:
+        tensors, v = lora.read(os.path.join(DATA, "llama")), "model.layers.1.self_attn.v_proj.weight"
+        tensors[v] = tensors[v].astype(np.float16).astype(np.float32)
+        world = World("llama", r"(0\.self_attn\.[qv]|1\.self_attn\.[qkv]|0\.mlp\.up|1\.mlp\.gate|down)_proj\.weight", tensors, {v: "F16"})
+        with tempfile.NamedTemporaryFile(suffix=".plan") as plan, ending(world):
             want = world.want()
             world.server("--nano-batches", 2, env={"WEFT_DUMP_PLAN": plan.name}).end()
             with ending(world.server("--lora", f"a={world.a},b={world.b}", "--plan", plan.name)) as s:
@@ -162,7 +166,8 @@ class Adapters(TestCase):
     def setUpClass(cls):
         cls.world = World("llama")
         cls.want = cls.world.want()
-        cls.s = cls.world.server("--lora", f"a={cls.world.a}", "--lora-modules", f"b={cls.world.b}", "--allow", "lora")
+        cls.s = cls.world.server("--lora", f"a={cls.world.a}", "--lora-modules", f"b={cls.world.b}", "--allow", "lora",
+                                 "--max-lora-rank", 64)
 
     @classmethod
     def tearDownClass(cls):
@@ -185,9 +190,19 @@ class Adapters(TestCase):
         self.assertEqual((r.status, r.json["model"]), (200, "a"))
         self.same(answer(self.s, lora="b"), self.want["b"])
         self.same(answer(self.s, "base"), self.want[""])
+        self.same(answer(self.s, "a:latest", lora="a"), self.want["a"])
+        for nothing in ([], "", False, {}, None):
+            self.assertEqual(self.s.complete(lora=nothing).status, 200)
+        self.refused(self.s.complete(model="a", lora="b"), 400, "lora")
         self.refused(self.s.complete(model="c"), 404, "model", "model_not_found")
         self.refused(self.s.complete(lora="c"), 404, "lora", "model_not_found")
         self.refused(self.s.complete(lora=[{"id": 0, "scale": 1}]), 400, "lora")
+
+    def test_defaults(self):
+        """An alpha that is not given is 8."""
+        self.assertEqual(self.load("plain", lora.write_peft(self.world.path("plain"), self.world.pairs["a"], None)).status, 200)
+        self.same(answer(self.s, "plain"), self.want["a"])
+        self.assertEqual(self.unload("plain:latest").status, 200)
 
     def test_preempted(self):
         long = {"max_tokens": 120}
@@ -248,7 +263,7 @@ class Adapters(TestCase):
         self.refused(self.unload("used"), 409)
         r.read()
         c.close()
-        self.s.wait(lambda: self.unload("used").status == 200, "its end")
+        self.assertEqual(self.unload("used").status, 200)
 
     def test_full(self):
         names = [f"full{i}" for i in range(8)]
@@ -303,8 +318,9 @@ class Adapters(TestCase):
             bad["cut " + name] = cut, ""
         before = self.names()
         for name, (where, says) in bad.items():
-            e = self.refused(self.load("bad", where), 400)
-            self.assertIn(says, e["message"], name)
+            e = self.refused(self.load("bad-" + name.replace(" ", "-"), where), 400, "lora_path")
+            self.assertIn("is no adapter that this model can use; the server's log says why", e["message"])
+            self.s.line(f"adapter bad-{re.escape(name.replace(' ', '-'))} is not loaded: .*{re.escape(says)}")
         for name in ("", "a", "base", 'x"', "x y", "x\n", "a" * 200):
             self.refused(self.load(name, self.world.a), 400)
         self.refused(self.s.post("/v1/load_lora_adapter", {"lora_name": 5}), 400)
@@ -316,11 +332,19 @@ class Alone(TestCase):
     def test_not_allowed(self):
         world = World("llama")
         self.addCleanup(world.end)
-        s = world.server("--lora", world.a)
+        s = world.server("--lora", world.a + "/")
         self.addCleanup(s.end)
         self.assertEqual([m["id"] for m in s.get("/v1/models").json["data"]], ["base", "a"])
         self.refused(s.post("/v1/load_lora_adapter", {"lora_name": "b", "lora_path": world.b}), 403)
         self.refused(s.post("/v1/unload_lora_adapter", {"lora_name": "a"}), 403)
+
+    def test_name_of_the_model(self):
+        world = World("llama")
+        self.addCleanup(world.end)
+        out = subprocess.run(Server.command("-m", world.path("base"), *ARGS, "--lora", f"base={world.a}", template=None),
+                             stderr=subprocess.PIPE, timeout=60)
+        self.assertNotEqual(out.returncode, cli.OK)
+        self.assertIn(b"adapter 'base' has the name of the model: give it another", out.stderr)
 
     def test_run(self):
         world = World("llama")
@@ -333,7 +357,7 @@ class Alone(TestCase):
 
         self.assertEqual(run("-m", world.path("base"), "--lora", world.a), run("-m", world.path("merged-a")))
         self.assertNotEqual(run("-m", world.path("base"), "--lora", world.a), run("-m", world.path("base")))
-        self.assertEqual(run("-m", world.path("base"), "--lora", f"x={world.a},y={world.b}")[0], cli.USAGE)
+        self.assertEqual(run("-m", "/nowhere", "--lora", f"x={world.a},y={world.b}")[0], cli.USAGE)
         self.assertNotEqual(run("-m", world.path("base"), "--lora", "x=/nowhere")[0], cli.OK)
 
 

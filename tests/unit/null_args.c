@@ -148,6 +148,8 @@ static void engines(void **state)
     REFUSES(weft_engine_open, NULL, &p, &e);
     REFUSES(weft_engine_open, model, NULL, &e);
     REFUSES(weft_engine_open, model, &p, NULL);
+    check_refused("weft_engine_open", "adapters", weft_engine_open(
+        model, &(struct weft_engine_params){.device = "null", .n_adapters = 1}, &e));
     assert_null(e);
     IGNORES(weft_engine_close, NULL);
     GIVES(NULL, weft_engine_device, NULL);

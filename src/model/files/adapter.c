@@ -108,7 +108,7 @@ static weft_status read_gguf(wf_adapter *x, const char *path, const wf_arch *arc
     WF_TRY(wf_gguf_open(path, &x->file));
     WF_TRY(wf_gguf_str(x->file, "general.type", false, &type));
     if (!is_word(type, "adapter"))
-        return wf_fail(WEFT_ERR_ARG, "this is no adapter: its general.type is '%s', not 'adapter'", WF_SHOW(type));
+        return wf_fail(WEFT_ERR_FORMAT, "this is no adapter: its general.type is '%s', not 'adapter'", WF_SHOW(type));
     WF_TRY(wf_gguf_str(x->file, "adapter.type", true, &kind));
     if (!is_word(kind, "lora"))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "its adapter.type is '%s'; weft has 'lora'", WF_SHOW(kind));
@@ -116,7 +116,7 @@ static weft_status read_gguf(wf_adapter *x, const char *path, const wf_arch *arc
         return wf_fail(WEFT_ERR_UNSUPPORTED, "adapter.alora.invocation_tokens: activated LoRA is not supported");
     WF_TRY(wf_gguf_str(x->file, "general.architecture", true, &of));
     if (!is_word(of, arch->name))
-        return wf_fail(WEFT_ERR_ARG, "the adapter is of a model of architecture '%s', and this one is of '%s'",
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "the adapter is of a model of architecture '%s', and this one is of '%s'",
                        WF_SHOW(of), arch->name);
     WF_TRY(wf_gguf_f32(x->file, "adapter.lora.alpha", true, &alpha));
     WF_TRY(check_number(alpha, "adapter.lora.alpha"));
@@ -155,8 +155,9 @@ static weft_status check_config(const wf_json *config)
 
 static weft_status read_config(wf_adapter *x, const wf_json *config, uint32_t *rank, float *scale)
 {
-    float alpha = 0;
+    float alpha = 8; /* PEFT's defaults */
     bool sqrt_rank = false;
+    *rank = 8;
     WF_TRY(check_config(config));
     WF_TRY(wf_json_u32(config, "r", rank));
     WF_TRY(wf_json_float(config, "lora_alpha", &alpha));
@@ -173,10 +174,10 @@ static weft_status read_peft(wf_adapter *x, const char *path, const wf_arch *arc
 {
     char file[PATH_MAX];
     wf_json *config;
-    uint32_t rank = 0;
-    float scale = 0;
+    uint32_t rank;
+    float scale;
     if ((size_t)snprintf(file, sizeof file, "%s/adapter_config.json", path) >= sizeof file)
-        return wf_fail(WEFT_ERR_ARG, "the path is too long");
+        return wf_fail(WEFT_ERR_IO, "the path is too long");
     WF_TRY(wf_json_load_file(file, MAX_CONFIG, &config));
     weft_status s = read_config(x, config, &rank, &scale);
     wf_json_free(config);

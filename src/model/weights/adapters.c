@@ -81,6 +81,7 @@ static int32_t add_value(pass *p, enum wf_dtype dtype, uint32_t cols)
     return v < 0 ? pass_failed(p) : v;
 }
 
+/* of: a product, since layers may make products of different tensors, and plans have a line for a name. */
 static wf_node blank_node(enum wf_op op, const char *of, const char *end, int32_t layer)
 {
     char name[64];
@@ -138,28 +139,25 @@ static bool is_changed(const wf_adapters *a, const char *tensor)
     return any;
 }
 
-enum { LONGEST = 14 }; /* name of a tensor in a layer, so that nodes have theirs: "ffn_gate_shexp" */
+enum { LONGEST = 14 }; /* name of a product, so that nodes have theirs, and of a tensor in a layer: "ffn_gate_shexp" */
 
-/* "attn_q" of "blk.0.attn_q.weight"; empty: it is no matrix of a layer. */
-static void short_name(const char *tensor, char out[LONGEST + 1])
+/* As "blk.0.attn_q.weight". */
+static bool is_of_layer(const char *tensor)
 {
     const char *begin = strncmp(tensor, "blk.", 4) ? NULL : strchr(tensor + 4, '.');
     size_t n = begin ? strlen(begin + 1) : 0, end = strlen(".weight");
-    out[0] = 0;
-    if (n > end && n - end <= LONGEST && !strcmp(begin + 1 + n - end, ".weight"))
-        snprintf(out, LONGEST + 1, "%.*s", (int)(n - end), begin + 1);
+    return n > end && n - end <= LONGEST && !strcmp(begin + 1 + n - end, ".weight");
 }
 
 /* The site of a part of a product's matrix; false: adapters leave it as it is. */
 static bool site_of(const pass *p, const wf_weight *w, uint32_t part, uint32_t first, wf_adapter_site *out)
 {
-    char name[LONGEST + 1];
     const wf_gguf_tensor *t = w->parts[part];
-    *out = (wf_adapter_site){.rows = (uint32_t)t->dims[1], .cols = w->cols, .first = first, .pairs = w->pairs};
+    *out = (wf_adapter_site){.rows = (uint32_t)t->dims[1], .cols = w->cols, .first = first, .part = part,
+                             .pairs = w->pairs};
     if (t->name.len >= sizeof out->tensor) return false;
     snprintf(out->tensor, sizeof out->tensor, "%.*s", (int)t->name.len, t->name.data);
-    short_name(out->tensor, name);
-    return *name && is_changed(p->to, out->tensor);
+    return is_of_layer(out->tensor) && is_changed(p->to, out->tensor);
 }
 
 static const wf_weight *matrix_of(const pass *p, const wf_node *n)
@@ -202,14 +200,14 @@ static int32_t add_delta(pass *p, const wf_node *node, uint32_t weight, uint32_t
     add_grouped(p, node->name, "lora_a", node->layer, WF_ALL(x), matrix, WF_ALL(small));
     for (uint32_t i = 0, at = 0; i < p->w->list[weight].n_parts && p->status == WEFT_OK; i++) {
         wf_adapter_site s;
-        char name[LONGEST + 1];
+        char end[20];
         bool any = site_of(p, &p->w->list[weight], i, first, &s); /* the list moves as it grows */
         first += s.rows;
         if (!any) continue;
-        short_name(s.tensor, name);
+        snprintf(end, sizeof end, "lora_b%u", i);
         matrix = add_matrix(p, s.rows, rank, &s.b);
         s.a = a, s.a_first = at++ * rank, s.a_rows = n * rank;
-        add_grouped(p, name, "lora_b", node->layer, n > 1 ? (wf_operand){small, s.a_first, rank} : WF_ALL(small),
+        add_grouped(p, node->name, end, node->layer, n > 1 ? (wf_operand){small, s.a_first, rank} : WF_ALL(small),
                     matrix, (wf_operand){delta, s.first, s.rows});
         if (wf_grow(&to->sites, to->n_sites, &to->cap_sites, sizeof s)) to->sites[to->n_sites++] = s;
         else pass_failed(p);
@@ -217,9 +215,9 @@ static int32_t add_delta(pass *p, const wf_node *node, uint32_t weight, uint32_t
     return delta;
 }
 
-static void add_sum(pass *p, const char *of, int32_t layer, wf_operand x, wf_operand y)
+static void add_sum(pass *p, const wf_node *node, const char *end, wf_operand x, wf_operand y)
 {
-    wf_node n = blank_node(WF_OP_WEIGHTED_SUM, of, "lora_add", layer);
+    wf_node n = blank_node(WF_OP_WEIGHTED_SUM, node->name, end, node->layer);
     n.in[WF_WEIGHTED_SUM_X] = x;
     n.in[WF_WEIGHTED_SUM_WEIGHTS] = WF_ALL(p->ones);
     n.in[WF_WEIGHTED_SUM_RESIDUAL] = n.out[WF_WEIGHTED_SUM_Y] = y;
@@ -229,12 +227,12 @@ static void add_sum(pass *p, const char *of, int32_t layer, wf_operand x, wf_ope
 /* y += delta: of the last n sites alone, or of all columns. */
 static void add_sums(pass *p, const wf_node *node, int32_t delta, wf_operand y, uint32_t n, bool whole)
 {
-    if (whole) add_sum(p, node->name, node->layer, WF_ALL(delta), y);
+    if (whole) add_sum(p, node, "lora_y", WF_ALL(delta), y);
     for (size_t i = p->to->n_sites - n; !whole && i < p->to->n_sites && p->status == WEFT_OK; i++) {
         const wf_adapter_site *s = &p->to->sites[i];
-        char name[LONGEST + 1];
-        short_name(s->tensor, name);
-        add_sum(p, name, node->layer, (wf_operand){delta, s->first, s->rows},
+        char end[20];
+        snprintf(end, sizeof end, "lora_y%u", s->part);
+        add_sum(p, node, end, (wf_operand){delta, s->first, s->rows},
                 (wf_operand){y.value, y.col + s->first, s->rows});
     }
 }
@@ -287,8 +285,8 @@ static void adapt_product(pass *p, const wf_node *n, uint32_t sites)
 static weft_status check_parts(const wf_adapters *a, const wf_adapter *x)
 {
     if (x->rank > a->rank)
-        return wf_fail(WEFT_ERR_ARG, "%s: its rank is %u, and there is room for %u (weft_engine_params.adapter_rank)",
-                       x->file->path, x->rank, a->rank);
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: its rank is %u, and there is room for %u "
+                       "(weft_engine_params.adapter_rank)", x->file->path, x->rank, a->rank);
     for (const wf_adapter_part *p = x->parts; p < x->parts + x->n_parts; p++) {
         size_t i = 0;
         while (i < a->n_sites && strcmp(a->sites[i].tensor, p->tensor)) i++;
@@ -441,7 +439,8 @@ weft_status wf_adapter_image_make(const wf_adapters *a, const wf_adapter *x, con
         const wf_adapter_site *site = &a->sites[i];
         const wf_adapter_part *p = wf_adapter_find(x, site->tensor);
         wf_blake2b_field(&im.hash, site->tensor, strlen(site->tensor));
-        s = add_a(&im, site, p);
+        s = wf_stop_now();
+        if (s == WEFT_OK) s = add_a(&im, site, p);
         if (s == WEFT_OK) s = add_b(&im, site, p);
     }
     free(im.wide);

@@ -17,6 +17,7 @@
 typedef struct wf_adapter_site {
     char tensor[64];
     uint32_t rows, cols, first; /* its own; where its rows begin in the product's */
+    uint32_t part;              /* of the product's matrix */
     uint32_t a, b; /* in the list of weights: [places a_rows, cols], of all sites of the product; [places rows, rank] */
     uint32_t a_first, a_rows;   /* where its rows of A begin, and how many there are for each place */
     wf_pairs pairs;             /* of the product's matrix */

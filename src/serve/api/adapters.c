@@ -3,6 +3,7 @@
 #include "serve/api/internal.h"
 #include "base/options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,25 +21,55 @@ static bool each_adapter(const wf_served *m, bool (*fn)(void *user, const char *
 
 static bool is_other(void *name, const char *one) { return strcmp(name, one) != 0; }
 
-bool wf_adapter_here(const wf_served *m, const char *name)
+bool wf_adapter_here(const wf_served *m, const char *name, char found[128])
 {
-    return !each_adapter(m, is_other, (void *)(uintptr_t)name);
+    for (size_t len = strlen(name), bare = wf_names_bare(name);; len = bare) {
+        snprintf(found, 128, "%.*s", len < 128 ? (int)len : 0, name);
+        if (*found && !each_adapter(m, is_other, found)) return true;
+        if (len == bare) return *found = 0, false;
+    }
+}
+
+static bool no_adapter(wf_http_error *r, const char *field, const char *name)
+{
+    wf_refuse(r, 404, field, "the adapter '%.80s' does not exist: /v1/models lists those that are loaded", name);
+    r->code = "model_not_found";
+    return false;
 }
 
 bool wf_adapter_read(wf_job *j, const wf_json *body, wf_http_error *r)
 {
     const wf_json *v = wf_field(body, "lora");
     const char *name = wf_json_text(v);
-    if (!v) return true;
+    if (!v || wf_is_neutral(v, "[false, \"\", [], {}]")) return true;
     if (!name) return wf_refuse(r, 400, "lora", "lora must be the name of an adapter, which /v1/models lists");
-    if (wf_json_bytes(v) < sizeof j->params.adapter && wf_adapter_here(j->served, name)) {
-        wf_copy(j->params.adapter, sizeof j->params.adapter, name);
-        return true;
-    }
-    wf_refuse(r, 404, "lora", "the adapter '%.80s' does not exist: /v1/models lists those that are loaded", name);
-    r->code = "model_not_found";
-    return false;
+    return wf_adapter_here(j->served, name, j->params.adapter) || no_adapter(r, "lora", name);
 }
+
+bool wf_adapter_take(wf_job *j, const char *name, wf_http_error *r)
+{
+    char *own = j->params.adapter;
+    if (*own && strcmp(own, name))
+        return wf_refuse(r, 400, "lora", "model names the adapter '%.80s', and lora '%.80s': send one of them", name,
+                         own);
+    wf_copy(own, sizeof j->params.adapter, name);
+    return true;
+}
+
+bool wf_adapter_stays(wf_job *j)
+{
+    char found[128];
+    const char *name = j->params.adapter;
+    return !*name || wf_adapter_here(j->served, name, found) || no_adapter(&j->refusal, "model", name);
+}
+
+static bool is_apart(void *m, const char *name)
+{
+    return !wf_names_have(m, name) || !wf_fail(WEFT_ERR_ARG, "adapter '%s' has the name of the model: give it "
+                                               "another, --lora NAME=FILE", name);
+}
+
+bool wf_adapters_apart(wf_served *m) { return each_adapter(m, is_apart, m); }
 
 /* ---- /v1/models ------------------------------------------------------------------------------------------ */
 
@@ -90,24 +121,35 @@ static bool may_change(wf_job *j, const char *name)
 
 static bool changed(wf_job *j, weft_status s, int otherwise)
 {
-    return s == WEFT_OK || wf_refuse(&j->refusal, s == WEFT_ERR_NOMEM ? 500 : otherwise, "", "%s", wf_last_error());
+    int status = s == WEFT_ERR_NOMEM ? 500 : s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? otherwise : 503;
+    return s == WEFT_OK || wf_refuse(&j->refusal, status, "", "%s", wf_last_error());
+}
+
+/* Of the file, whose path may be any, a client learns nothing. */
+static bool has_loaded(wf_job *j, weft_status s, const char *path)
+{
+    if (s != WEFT_ERR_IO && s != WEFT_ERR_FORMAT && s != WEFT_ERR_UNSUPPORTED) return changed(j, s, 400);
+    wf_say(j->server, "adapter %s is not loaded: %s", j->params.adapter, wf_last_error());
+    return wf_refuse(&j->refusal, 400, "lora_path",
+                     "'%.80s' is no adapter that this model can use; the server's log says why", path);
 }
 
 bool wf_adapter_load_read(wf_job *j, const wf_json *body)
 {
+    if (j->until_ns) return j->slow = true, false; /* it takes long: among the large bodies */
     const char *name = text_of(j, body, "lora_name"), *path = name ? text_of(j, body, "lora_path") : NULL;
     if (!path || !may_change(j, name)) return false;
     wf_copy(j->params.adapter, sizeof j->params.adapter, name);
-    return changed(j, weft_adapter_load(j->served->engine, name, path), 400);
+    return has_loaded(j, weft_adapter_load(j->served->engine, name, path), path);
 }
 
 bool wf_adapter_unload_read(wf_job *j, const wf_json *body)
 {
     const char *name = text_of(j, body, "lora_name");
+    char *own = j->params.adapter;
     if (!name || !may_change(j, name)) return false;
-    wf_copy(j->params.adapter, sizeof j->params.adapter, name);
-    int otherwise = wf_adapter_here(j->served, name) ? 409 : 404; /* it is in use */
-    return changed(j, weft_adapter_unload(j->served->engine, name), otherwise);
+    if (!wf_adapter_here(j->served, name, own)) return no_adapter(&j->refusal, "lora_name", name);
+    return changed(j, weft_adapter_unload(j->served->engine, own), 409); /* it is in use */
 }
 
 bool wf_adapter_load_answer(wf_job *j, wf_text *out)

@@ -173,7 +173,7 @@ enum { MOST_FIELDS = 1000 }; /* each is looked for among all names */
 
 /* ---- what is not read --------------------------------------------------------------------------------------- */
 
-static bool is_neutral(const wf_json *v, const char *neutral)
+bool wf_is_neutral(const wf_json *v, const char *neutral)
 {
     wf_json *values = wf_json_read(neutral, strlen(neutral), NULL, NULL);
     bool found = false;
@@ -234,7 +234,7 @@ bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_h
         if (wf_json_absent(&m->value) || is_row(name, here)) continue;
         const other *o = find_other(name, here);
         if (!o && !check_unknown(s, name, r)) return false;
-        if (o && o->neutral && !is_neutral(&m->value, o->neutral)) return wf_fields_refuse(r, name, o->instead);
+        if (o && o->neutral && !wf_is_neutral(&m->value, o->neutral)) return wf_fields_refuse(r, name, o->instead);
     }
     /* The last of these pads chunks, which is for secrecy and changes no text. */
     WF_JSON_EACH_MEMBER(m, options) {
@@ -251,7 +251,7 @@ bool wf_fields_pass(const wf_json *body, enum wf_where here, wf_text *out, wf_ht
     if (body->n > MOST_FIELDS) return wf_refuse(r, 400, "", "a request has at most %d fields", MOST_FIELDS);
     WF_JSON_EACH_MEMBER(m, body) {
         const other *o = wf_json_absent(&m->value) ? NULL : find_other(m->name.text, here);
-        if (o && o->neutral && !is_neutral(&m->value, o->neutral))
+        if (o && o->neutral && !wf_is_neutral(&m->value, o->neutral))
             return wf_fields_refuse(r, m->name.text, o->instead);
         if (o || wf_json_absent(&m->value)) continue;
         wf_json_put_member(out, m->name.text, &m->value);

@@ -108,6 +108,7 @@ enum wf_where { /* requests that fields are of */
 bool wf_fields_check(wf_server *s, const wf_json *body, enum wf_where here, wf_http_error *r);
 /* Copies the members that are not `here` alone, as members behind what out has. */
 bool wf_fields_pass(const wf_json *body, enum wf_where here, wf_text *out, wf_http_error *r);
+bool wf_is_neutral(const wf_json *v, const char *neutral); /* one of a list, as JSON */
 bool wf_fields_refuse(wf_http_error *r, const char *name, const char *why); /* 400 unsupported_parameter; false */
 /* format.c: the grammar of the answer; the second when the prompt is known, which says where it begins. */
 bool wf_format_read(const wf_json *body, wf_params *p, wf_http_error *r);
@@ -128,8 +129,12 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
 
 /* ---- adapters.c ------------------------------------------------------------------------------------------ */
 
-bool wf_adapter_here(const wf_served *m, const char *name);
+/* found: its own name, for Ollama's clients put a tag behind it. */
+bool wf_adapter_here(const wf_served *m, const char *name, char found[128]);
+bool wf_adapters_apart(wf_served *m); /* have they other names than the model? false: the error is set */
 bool wf_adapter_read(wf_job *j, const wf_json *body, wf_http_error *r); /* the field `lora` */
+bool wf_adapter_take(wf_job *j, const char *name, wf_http_error *r); /* which its model names; lora has no other */
+bool wf_adapter_stays(wf_job *j); /* is the request's still loaded? false: its refusal is set */
 void wf_adapters_put(wf_served *m, const char *only, wf_text *out); /* as models of /v1/models; only NULL: all */
 /* Of a route: */
 bool wf_adapter_load_read(wf_job *j, const wf_json *body);

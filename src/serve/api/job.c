@@ -346,6 +346,7 @@ static bool submit_choice(wf_job *j, size_t i)
     else j->n_pending--;
     if (s == WEFT_OK && (j->abort || j->crowded) && !c->done) weft_cancel(req); /* it has been given up already */
     pthread_mutex_unlock(&j->lock);
+    if (s == WEFT_ERR_ARG && !wf_adapter_stays(j)) return false;
     if (s != WEFT_OK)
         return wf_refuse(&j->refusal,
                          s == WEFT_ERR_UNSUPPORTED                                             ? WF_UNSUPPORTED

@@ -311,14 +311,15 @@ bool wf_model_check(wf_job *j, const wf_json *body, wf_http_error *r)
 {
     const wf_served *m = j->served;
     const wf_json *v = wf_field(body, "model");
+    char adapter[sizeof j->params.adapter];
     if (!wf_adapter_read(j, body, r)) return false;
     if (!v) return true;
     if (!wf_json_is(v, WF_JSON_STRING)) return wf_refuse(r, 400, "model", "model must be a string");
     if (!*wf_json_text(v)) return true; /* the one that is served */
     bool known = wf_names_have(m, wf_json_text(v)) || (m->file && !strcmp(m->file, wf_json_text(v)));
-    bool adapter = !known && wf_json_bytes(v) < sizeof j->params.adapter && wf_adapter_here(m, wf_json_text(v));
-    if (adapter) wf_copy(j->params.adapter, sizeof j->params.adapter, wf_json_text(v));
-    known |= adapter;
+    bool adapted = !known && wf_adapter_here(m, wf_json_text(v), adapter);
+    if (adapted && !wf_adapter_take(j, adapter, r)) return false;
+    known |= adapted;
     j->other_model = !known && wf_allows(j->server, "any-model-name", NULL);
     if (wf_json_bytes(v) < sizeof j->params.model) wf_copy(j->params.model, sizeof j->params.model, wf_json_text(v));
     if (known || j->other_model) return true;

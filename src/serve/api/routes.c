@@ -95,13 +95,14 @@ static int next_byte(const char **p)
 
 static bool model_answer(wf_job *j, wf_text *out)
 {
-    char name[sizeof j->path];
+    char name[sizeof j->path], adapter[128];
     size_t n = 0;
     for (const char *p = j->path + strlen(j->route->path); *p;) name[n++] = (char)next_byte(&p);
     name[n] = 0;
     wf_served *m = n == strlen(name) ? wf_served_named(j->server, name) : NULL, *usual = j->server->models.usual;
     if (m) return put_model_card(m, name, out), true;
-    if (usual && wf_adapter_here(usual, name)) return wf_adapters_put(usual, name, out), true;
+    if (!j->server->models.several && usual && wf_adapter_here(usual, name, adapter)) /* the only model stays */
+        return wf_adapters_put(usual, adapter, out), true;
     wf_refuse(&j->refusal, 404, "model", "there is no such model; this server has %s%s%s", usual ? "'" : "",
               usual ? usual->name : "those of /v1/models", usual ? "'" : "");
     j->refusal.code = "model_not_found";

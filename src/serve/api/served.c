@@ -42,13 +42,18 @@ static void name_model(wf_served *m)
 
 #define LATEST ":latest" /* what Ollama's clients put behind names without a tag */
 
-bool wf_names_have(const wf_served *m, const char *name)
+size_t wf_names_bare(const char *name)
 {
     size_t n = strlen(name), tag = strlen(LATEST);
-    bool tagged = n > tag && !strcmp(name + n - tag, LATEST), found = false;
+    return n > tag && !strcmp(name + n - tag, LATEST) ? n - tag : n;
+}
+
+bool wf_names_have(const wf_served *m, const char *name)
+{
+    size_t bare = wf_names_bare(name);
+    bool found = false;
     for (size_t i = 0; i < m->n_names; i++)
-        found |= !strcmp(m->names[i], name) ||
-                 (tagged && strlen(m->names[i]) == n - tag && !strncmp(m->names[i], name, n - tag));
+        found |= !strcmp(m->names[i], name) || (strlen(m->names[i]) == bare && !strncmp(m->names[i], name, bare));
     return found;
 }
 
@@ -95,17 +100,18 @@ static void say_chat(const wf_served *m)
                   "here; see --tool-call-parser");
 }
 
-void wf_served_publish(wf_served *m, const wf_opening *o)
+bool wf_served_publish(wf_served *m, const wf_opening *o)
 {
     wf_models *ms = &m->server->models;
     m->model = o->model;
     m->engine = o->engine;
+    if (!m->n_names) name_model(m);
+    if (!wf_adapters_apart(m)) return false;
     m->context = weft_engine_context(m->engine);
     m->sampling = o->sampling;
     m->pooling = weft_engine_pooling(m->engine);
     m->max_running = take_budget(m);
     m->max_queue = m->server->p.max_queue ? m->server->p.max_queue : m->pooling ? WF_MAX_CHOICES : WF_MAX_QUEUE;
-    if (!m->n_names) name_model(m);
     wf_chat_style_find(m);
     if (m->pooling)
         wf_say(m->server, "the model gives %s, no text (pooling %s)", wf_served_ranks(m) ? "scores" : "embeddings",
@@ -128,6 +134,7 @@ void wf_served_publish(wf_served *m, const wf_opening *o)
     atomic_store(&m->server->loaded, true);
     wf_say(m->server, "%s is ready on %s", m->name, weft_engine_device(m->engine)->name);
     wf_served_drop(m, false);
+    return true;
 }
 
 /* ---- who holds it ---------------------------------------------------------------------------------------- */

@@ -64,11 +64,12 @@ typedef struct wf_models {
 
 /* ---- served.c: one -------------------------------------------------------------------------------------- */
 
-/* From now on it answers, those that wait for it first. */
-void wf_served_publish(wf_served *m, const wf_opening *o);
+/* From now on it answers, those that wait for it first. false: it cannot, and the error is set. */
+bool wf_served_publish(wf_served *m, const wf_opening *o);
 void wf_served_admit(wf_served *m); /* those that wait for it; call it with the lock held */
 void wf_served_name(wf_served *m, const char *name, size_t len); /* one more name, made fit */
 bool wf_names_have(const wf_served *m, const char *name);
+size_t wf_names_bare(const char *name); /* its length without the tag that Ollama's clients add */
 bool wf_served_ranks(const wf_served *m); /* does it give scores? */
 wf_seen wf_served_see(const struct weft_model *model);
 /* Holds it, if it is ready, so that it stays. */
