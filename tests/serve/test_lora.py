@@ -112,16 +112,18 @@ class Models(TestCase):
         self.of_model("phi3", ALL)
 
     def test_nano_batches(self):
-        """Also of a plan that was made without adapters, for layers of different products and different matrices in them."""
         self.of_model("llama", r"(q|v|down)_proj\.weight", "--nano-batches", 2)
+
+    def test_plan(self):
+        """Made without adapters, for layers of different products and different matrices in them."""
+        device = serve.ON_CPU if os.environ.get("WEFT_HAS_OPENCL") == "0" else ("--device", "opencl")
         tensors, v = lora.read(os.path.join(DATA, "llama")), "model.layers.1.self_attn.v_proj.weight"
         tensors[v] = tensors[v].astype(np.float16).astype(np.float32)
         world = World("llama", r"(0\.self_attn\.[qv]|1\.self_attn\.[qkv]|0\.mlp\.up|1\.mlp\.gate|down)_proj\.weight", tensors, {v: "F16"})
         with tempfile.NamedTemporaryFile(suffix=".plan") as plan, ending(world):
-            want = world.want()
-            world.server("--nano-batches", 2, env={"WEFT_DUMP_PLAN": plan.name}).end()
-            with ending(world.server("--lora", f"a={world.a},b={world.b}", "--plan", plan.name)) as s:
-                self.mixed(s, want)
+            world.server("--nano-batches", 2, device=device, env={"WEFT_DUMP_PLAN": plan.name}).end()
+            with ending(world.server("--lora", f"a={world.a},b={world.b}", "--plan", plan.name, device=device)) as s:
+                self.mixed(s, world.want(device=device))
 
     def test_experts(self):
         """Beside those of experts, whose own matrices no adapter may change."""
