@@ -453,7 +453,7 @@ static bool take_ended(wf_disk *d, transfer *out)
 
 bool wf_disk_done(wf_disk *d, wf_disk_end *out)
 {
-    transfer ended;
+    transfer ended = {0};
     bool found = false;
     while (!found && d->n_out && take_ended(d, &ended)) {
         end_transfer(d, &ended);

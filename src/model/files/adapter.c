@@ -174,8 +174,8 @@ static weft_status read_peft(wf_adapter *x, const char *path, const wf_arch *arc
 {
     char file[PATH_MAX];
     wf_json *config;
-    uint32_t rank;
-    float scale;
+    uint32_t rank = 0;
+    float scale = 0;
     if ((size_t)snprintf(file, sizeof file, "%s/adapter_config.json", path) >= sizeof file)
         return wf_fail(WEFT_ERR_IO, "the path is too long");
     WF_TRY(wf_json_load_file(file, MAX_CONFIG, &config));

@@ -187,7 +187,8 @@ static bool take_alone(wf_job *j, wf_served *m, bool file)
     char path[PATH_MAX];
     struct weft_model *model = NULL;
     struct weft_model_params p = {.path = path, .vocab_only = true};
-    wf_served *alone = j->served = wf_calloc(1, sizeof *alone);
+    wf_served *alone = wf_calloc(1, sizeof *alone);
+    j->served = alone;
     if (!alone) return wf_refuse(&j->refusal, 500, "", "out of memory");
     *alone = (wf_served){.server = m->server, .names = m->names, .n_names = m->n_names, .name = m->name,
                          .file = m->file, .file_bytes = m->file_bytes, .changed = m->changed};
