@@ -259,23 +259,24 @@ static void find_tokens(const att *a, const places *tokens, const wf_view *pool,
 /* What loops prefetch while they compute: K and V that are needed next, little by little, for a core waits for few
  * lines at once. */
 typedef struct ahead {
-    const places *tokens;
-    uint32_t lines, scales; /* of a token */
-    uint32_t each, next;    /* tokens of one step, and the first of them */
+    const uint16_t *const *at, *const *scales; /* [TILE]; scales NULL: F16 */
+    uint32_t lines;                            /* of a token */
+    uint32_t each, next;                       /* tokens of one step, and the first of them */
 } ahead;
 
 /* All tokens in so many steps. */
 static ahead ahead_of(const att *a, const places *tokens, uint32_t steps)
 {
-    return (ahead){tokens, (a->dim * a->bytes + LINE - 1) / LINE, a->scales, (TILE + steps - 1) / steps, 0};
+    return (ahead){tokens->at, a->scales ? tokens->scales : NULL, (a->dim * a->bytes + LINE - 1) / LINE,
+                   (TILE + steps - 1) / steps, 0};
 }
 
 WF_INLINE void prefetch_ahead(ahead *h)
 {
     uint32_t end = WF_MIN(h->next + h->each, TILE);
     for (; h->next < end; h->next++) {
-        for (uint32_t i = 0; i < h->lines; i++) __builtin_prefetch((const uint8_t *)h->tokens->at[h->next] + i * LINE);
-        if (h->scales) __builtin_prefetch(h->tokens->scales[h->next]);
+        for (uint32_t i = 0; i < h->lines; i++) __builtin_prefetch((const uint8_t *)h->at[h->next] + i * LINE);
+        if (h->scales) __builtin_prefetch(h->scales[h->next]);
     }
 }
 
