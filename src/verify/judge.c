@@ -13,29 +13,14 @@ static const struct tolerance {
     double nmse[WF_N_ARITH];
 } tolerances[WF_N_OPS] = {
 #define OP(op, f32_, f16, q8, i8) [WF_OP_##op] = {.f32 = f32_, .nmse = {0, f16, q8, i8}},
-#define FORMAT(...)
-#define MODEL(...)
-#define MATRIX(...)
 #include "verify/tolerances.def"
-#undef OP
-#undef FORMAT
-#undef MODEL
-#undef MATRIX
 };
 
 static const struct kv_tolerance {
     double most, mean; /* steps */
 } kv_tolerances[WF_N_DTYPES] = {
-#define OP(...)
-#define FORMAT(...)
 #define KV(format, most, mean, perplexity) [WF_##format] = {most, mean},
-#define MODEL(...)
-#define MATRIX(...)
 #include "verify/tolerances.def"
-#undef OP
-#undef FORMAT
-#undef MODEL
-#undef MATRIX
 };
 
 /* Outputs hold NaN before the run, so that a read of them shows. Those of ops that must write NaN themselves do not. */

@@ -182,15 +182,8 @@ static float weight(size_t i)
 static const struct bounds {
     double step, away, group, block, least, mean;
 } bounds[WF_N_DTYPES] = {
-#define OP(...)
-#define MODEL(...)
-#define MATRIX(...)
 #define FORMAT(format, ...) [WF_##format] = {__VA_ARGS__},
 #include "verify/tolerances.def"
-#undef OP
-#undef MODEL
-#undef MATRIX
-#undef FORMAT
 };
 
 /* Weights that share a scale. */
