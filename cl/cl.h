@@ -286,8 +286,8 @@ char *wf_cl_attention_ptx(const int32_t knob[5], int32_t head_dim);
 
 /* ---- source.c: the text of a program ------------------------------------------------------------------- */
 
-/* What the compiler of a device with these quirks gets for a launch: the kernel with the parts that it includes in their
- * places, or generated PTX. malloc'ed; NULL with the error set. */
+/* What the compiler of a device with these quirks gets for a launch: the kernel with the parts that it includes in
+ * their places, or generated PTX. malloc'ed; NULL with the error set. */
 char *wf_cl_compose(const cl_quirks *quirks, const cl_variant *v, const cl_launch *l);
 /* Its options: the launch's knobs, and what the driver wants. */
 void wf_cl_options(const cl_quirks *quirks, const cl_launch *l, char *buf, size_t cap);

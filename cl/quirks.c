@@ -26,7 +26,8 @@ static const row rows[] = {
     {"NVIDIA CUDA", "", "", {.options = "", .no_kernel_limit = true},
      "gives 256 work-items as the limit of kernels that require more, and runs them"},
     {"Portable Computing Language", "", "", {.options = "", .rolled = true, .most_items = 65535},
-     "compiles a kernel once more for launches of more work-items, and for seconds what is unrolled for a GPU's registers"},
+     "compiles a kernel once more for launches of more work-items, and for seconds what is unrolled for a GPU's "
+     "registers"},
 };
 
 cl_quirks wf_cl_quirks(const struct weft_device_info *info)

@@ -348,7 +348,8 @@ static void load_keys(const att *a, const workspace *r, uint32_t j, uint32_t end
         }
         uint16_t last[VL][F16_ELEMS] = {{0}};
         const uint16_t *rows[VL];
-        for (uint32_t i = 0; i < VL; i++) rows[i] = memcpy(last[i], r->keys.at[j + i] + d, (a->dim - d) * sizeof **last);
+        for (uint32_t i = 0; i < VL; i++)
+            rows[i] = memcpy(last[i], r->keys.at[j + i] + d, (a->dim - d) * sizeof **last);
         v_transpose_f16(rows, 0, out);
     }
 }

@@ -152,7 +152,8 @@ static int cmd_run(const wf_opts *options)
     size_t len = 0;
     enum mode mode = COMPLETE;
     if (wf_asks_template(o->chat_template)) return wf_explain_template(o);
-    if (several_adapters(&o->adapters)) return wf_usage(o->command, "--lora: a text has one adapter; `weft serve` has several");
+    if (several_adapters(&o->adapters))
+        return wf_usage(o->command, "--lora: a text has one adapter; `weft serve` has several");
     int rc = read_prompt(o, &text, &len);
     if (!rc) rc = wf_read_template(o->chat_template, &chat_template);
     if (!rc) rc = read_format(o);

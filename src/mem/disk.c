@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAITING   64    /* transfers each way that wait at most */
 #define SCANNERS  8     /* threads that read the heads of slots at the start */
 #define IN_A_ROW  16    /* failures after which the disk is left alone for a while */
 #define PAUSE_NS  30000000000ull
@@ -50,7 +49,7 @@ struct wf_disk {
     bool stop, left_behind; /* left_behind: the last thread frees it */
     uint32_t n_threads, running, touching; /* threads that have not left; transfers that run; threads */
     uint64_t order;
-    transfer list[2 * WAITING];
+    transfer list[2 * WF_DISK_WAITING];
 };
 
 /* ---- what an earlier process left ------------------------------------------------------------------------------ */
@@ -301,8 +300,8 @@ wf_store *wf_disk_store(wf_disk *d)
 /* Half of the places are for reads. Under lock. */
 static transfer *free_place(wf_disk *d, bool write)
 {
-    transfer *first = d->list + (write ? WAITING : 0);
-    for (transfer *t = first; t < first + WAITING; t++)
+    transfer *first = d->list + (write ? WF_DISK_WAITING : 0);
+    for (transfer *t = first; t < first + WF_DISK_WAITING; t++)
         if (t->state == IDLE) return t;
     return NULL;
 }
@@ -401,7 +400,8 @@ static void count_failure(wf_disk *d, const transfer *t)
     }
     if (!d->stats.failed++)
         wf_log(WEFT_LOG_WARN, "KV blocks on disk: cannot %s a block in %s: %s. It is computed again; look at the "
-               "disk's health and room if that goes on", t->erase ? "erase" : t->write ? "write" : "read", d->file.path, why);
+               "disk's health and room if that goes on",
+               t->erase ? "erase" : t->write ? "write" : "read", d->file.path, why);
     if (t->error != EBADMSG && ++d->in_a_row >= IN_A_ROW && !wf_disk_pauses(d)) pause_disk(d, why);
 }
 

@@ -30,6 +30,7 @@ bool wf_disk_pauses(const wf_disk *d); /* it is left alone: nothing is read or w
 wf_store *wf_disk_store(wf_disk *d);
 void wf_disk_forget(wf_disk *d, const wf_key *key, uint32_t table); /* the block may be wrong */
 
+#define WF_DISK_WAITING 64 /* transfers each way that wait at most */
 /* Transfers. false: too many wait, or it pauses, or, of a write, the block is there or no slot can be had. The memory
  * belongs to it until it is taken back with wf_disk_done; `tag` comes back with it. */
 bool wf_disk_read(wf_disk *d, int32_t slot, void *data, int32_t tag);
