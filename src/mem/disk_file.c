@@ -77,8 +77,8 @@ static weft_status lock_file(wf_disk_file *f, int flags, file_head *head, uint64
     if (fstat(f->fd, &st)) return no_file(f->path, "read");
     if (!S_ISREG(st.st_mode) || (st.st_size && (pread(f->fd, head, sizeof *head, 0) != sizeof *head ||
                                                 memcmp(head->magic, magic, sizeof magic))))
-        return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %s is something else: name a file that is not there yet",
-                       f->path);
+        return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: weft did not make %s: name %s", f->path,
+                       flags & O_CREAT ? "a file that is not there yet" : "one that it made");
     if (!only_owners(&st))
         return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: others may read or write %s, which holds what clients wrote: "
                                      "chmod 600, or name a file that is not there yet", f->path);
