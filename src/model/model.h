@@ -112,9 +112,15 @@ typedef struct wf_rope {
 } wf_rope;
 void wf_rope_rows(const wf_rope *r, uint64_t first, uint64_t n, float *out);
 
-/* A matrix of the graph: one tensor, several tensors stacked along their rows, or values computed on the host. */
+/* Rows of a tensor. */
+typedef struct wf_part {
+    const wf_gguf_tensor *t;
+    uint64_t first, rows; /* the first one, and how many */
+} wf_part;
+
+/* A matrix of the graph: rows of one tensor, of several stacked, or values computed on the host. */
 typedef struct wf_weight {
-    const wf_gguf_tensor **parts; /* owned by the list; of dtype, or of any that dtype holds (tensor/joint.h) */
+    wf_part *parts; /* owned by the list; of dtype, or of any that dtype holds (tensor/joint.h) */
     uint32_t n_parts;
     const void *made;  /* rows x cols of dtype, owned by the list; when n_parts is 0 and it is no RoPE table */
     wf_rope
@@ -123,7 +129,9 @@ typedef struct wf_weight {
     uint32_t rows, cols;
     uint32_t experts;  /* whose matrices these rows are, one behind the other; 0: one matrix */
     wf_pairs pairs;    /* the order of the rows of one that is made of tensors */
-    uint32_t turn;     /* rows that each part gives in turn, such as an expert's gate and up; 0: all that it has */
+    uint32_t turn;     /* rows that each part gives in turn, such as an expert's gate and up; 0: all of them at once */
+    uint32_t step;     /* rows of a part from the first one of a turn to that of the next */
+    uint32_t first_col, part_cols; /* the columns begin with that one of part_cols in the tensors; part_cols 0: all */
     bool matrix;       /* the W of a product: the backend may choose its layout */
     bool zeros;        /* nothing but zeros, until somebody writes to it; when there is nothing that it is made of */
     wf_view view;      /* after upload */
@@ -154,7 +162,8 @@ uint64_t wf_laid_out_bytes(wf_dev *, const wf_weight *w,
  * belong to the caller. */
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one);
 uint64_t
-wf_weights_bytes(const wf_weights *w); /* as stored in the file; of tensors in one matrix of another format, in that */
+wf_weights_bytes(const wf_weights *w); /* as stored in the file; of tensors in one matrix of another format, in that;
+                                          of those of which it has a part, of the part */
 uint64_t wf_weights_bytes_on(const wf_weights *w,
                              wf_dev *dev);           /* as they lie there, which may be more; NULL: as in the file */
 uint64_t wf_weights_made_bytes(const wf_weights *w); /* of these, those that no file has */
@@ -165,9 +174,16 @@ void wf_weights_free(wf_weights *w);
 
 /* ---- building graphs (for arch/) ------------------------------------------------------------------ */
 
+/* Which part of a model that several devices compute together (tensor parallelism); ranks 0 or 1: all of it. */
+typedef struct wf_shard {
+    uint32_t rank, ranks;
+} wf_shard;
+
 struct wf_builder {
     const wf_gguf *file;
-    const wf_hparams *hp;
+    const wf_hparams *hp; /* of the shard: its heads, and its part of a feed-forward's width */
+    const wf_hparams *whole; /* of the model */
+    wf_shard shard;
     wf_graph *graph;
     wf_weights *weights;
     enum wf_dtype act;  /* dtype of activations between ops */
@@ -196,11 +212,16 @@ typedef struct wf_build_params {
     bool adjacent_pairs; /* as in wf_dev */
     uint32_t context, page_tokens;
     enum wf_pooling pooling; /* NONE: as the model has it */
+    wf_shard shard;
 } wf_build_params;
 /* As a GPU wants it, of which only that is known, where dev is NULL. */
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens);
 
-/* Graph, weights list and every check of names and shapes. */
+/* Graph, weights list and every check of names and shapes. Of a shard: where all of a group's devices have computed a
+ * part of each value that follows, an ALL_REDUCE adds what they have, "attn_out_sum" and "ffn_down_sum" in each layer,
+ * and the ALL_GATHER "logits_gather" puts their columns side by side, by rank; all else each does by itself, and all
+ * end in the same logits. Their graphs have the same nodes. WEFT_ERR_UNSUPPORTED: the model cannot be cut so; it says
+ * why, and where only the number is wrong which would do. WEFT_ERR_ARG: the rank is none of ranks. */
 weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p,
                            wf_graph *graph, wf_weights *weights);
 

@@ -113,6 +113,11 @@ static void add(model *m, uint32_t rows, uint32_t cols, uint32_t n_parts, bool m
     m->w.list[m->w.n++] = w;
 }
 
+static wf_part part(model *m, uint64_t rows, uint64_t cols, uint64_t *at)
+{
+    return (wf_part){tensor(m, rows, cols, at), 0, rows};
+}
+
 /* big: also three stacked matrices of more than a piece, cut at no band, and two of which each of two experts has rows.
  */
 static void make(model *m, bool big)
@@ -126,14 +131,14 @@ static void make(model *m, bool big)
     if (big) {
         static const uint32_t rows[] = {1000, 600, 17};
         add(m, 1617, BIG_COLS, 3, true);
-        for (int i = 0; i < 3; i++) m->w.list[0].parts[i] = tensor(m, rows[i], BIG_COLS, &at);
+        for (int i = 0; i < 3; i++) m->w.list[0].parts[i] = part(m, rows[i], BIG_COLS, &at);
         add(m, 4 * TURN, BIG_COLS, 2, true);
-        m->w.list[1].turn = TURN;
-        for (int i = 0; i < 2; i++) m->w.list[1].parts[i] = tensor(m, 2 * TURN, BIG_COLS, &at);
+        m->w.list[1].turn = m->w.list[1].step = TURN;
+        for (int i = 0; i < 2; i++) m->w.list[1].parts[i] = part(m, 2 * TURN, BIG_COLS, &at);
     }
     for (int i = 0; i < SMALL; i++) {
         add(m, SMALL_ROWS, SMALL_COLS, 1, i % 2);
-        m->w.list[m->w.n - 1].parts[0] = tensor(m, SMALL_ROWS, SMALL_COLS, &at);
+        m->w.list[m->w.n - 1].parts[0] = part(m, SMALL_ROWS, SMALL_COLS, &at);
     }
     float *made = calloc(8, sizeof *made);
     for (int i = 0; i < 8; i++) made[i] = (float)i;
@@ -152,10 +157,10 @@ static void check_weight(wf_dev *dev, const wf_weight *w)
     uint64_t bytes = w->rows * wf_dtype_bytes(w->dtype, w->cols), at = 0;
     uint64_t want_bytes = w->view.layout ? packed_bytes(dev, LAYOUT, w->dtype, w->rows, w->cols) : bytes;
     uint8_t *rows = malloc(bytes), *want = malloc(want_bytes);
-    for (uint32_t i = 0; i < w->n_parts && !w->turn; at += w->parts[i++]->bytes)
-        memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
+    for (uint32_t i = 0; i < w->n_parts && !w->turn; at += w->parts[i++].t->bytes)
+        memcpy(rows + at, w->parts[i].t->data, w->parts[i].t->bytes);
     for (uint64_t i = 0, n = w->turn * wf_dtype_bytes(w->dtype, w->cols); w->turn && at < bytes; i++, at += n)
-        memcpy(rows + at, w->parts[i % 2]->data + i / 2 * n, n);
+        memcpy(rows + at, w->parts[i % 2].t->data + i / 2 * n, n);
     for (int i = 0; !w->n_parts && i < 8; i++) ((float *)(void *)rows)[i] = (float)i;
     if (w->view.layout) pack(dev, LAYOUT, w->dtype, w->rows, w->cols, rows, want);
     else memcpy(want, rows, bytes);
@@ -469,9 +474,9 @@ static void some_files_are_used_in_place(void **state)
     for (int without = 0; without < 2; without++) {
         model m;
         wf_dev *dev = make_wrapped(&m);
-        const uint8_t *second = m.w.list[FIRST].parts[0]->data, *last = m.w.list[SMALL - 1].parts[0]->data;
+        const uint8_t *second = m.w.list[FIRST].parts[0].t->data, *last = m.w.list[SMALL - 1].parts[0].t->data;
         wf_map maps[] = {{m.data, (size_t)(second - m.data), -1},
-                         {second, (size_t)(last - second) + m.w.list[SMALL - 1].parts[0]->bytes, -1}};
+                         {second, (size_t)(last - second) + m.w.list[SMALL - 1].parts[0].t->bytes, -1}};
         m.file.maps = maps, m.file.n_maps = 2, refused = maps[without].data;
         upload(&m.w, &m.file, dev, NULL, NULL);
         for (size_t i = 0; i < SMALL; i++) {

@@ -116,6 +116,7 @@ void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_
 
 void wf_build_columns_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y)
 {
+    if (wf_is_shard(b)) wf_build_fail(b, wf_shard_refuse(b, "its norms of q and k are of all heads at once"));
     if (b->status == WEFT_OK) norm(b, name, wf_build_rotated_vector(b, tensor, x.cols), x, -1, y);
 }
 
@@ -236,8 +237,12 @@ int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, ui
 
 int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x)
 {
-    if (!b->hp->post_norms) return wf_build_linears(b, l->name, l, 1, h, NULL, x, b->residual);
-    return wf_build_post_norm(b, post_norm, post_norm, wf_build_linears(b, l->name, l, 1, h, NULL, -1, WF_F32), x);
+    const char *sum = strcmp(l->tensor, "ffn_down") ? "attn_out_sum" : "ffn_down_sum";
+    bool norm = b->hp->post_norms;
+    int32_t y = wf_build_linears(b, l->name, l, 1, h, NULL, norm ? -1 : wf_shard_once(b, x),
+                                 norm ? WF_F32 : b->residual);
+    y = wf_shard_sum(b, sum, y);
+    return norm ? wf_build_post_norm(b, post_norm, post_norm, y, x) : y;
 }
 
 /* x (-1: none) + rows of a table of the file. */
@@ -297,7 +302,7 @@ static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
     if (b->status != WEFT_OK) return -1;
     const wf_linear out = {"attn_out", "attn_output", b->hp->hidden_size};
     int32_t o = wf_build_activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim);
-    int32_t sinks = b->hp->sinks ? wf_build_vector(b, "attn_sinks", b->hp->n_head) : -1;
+    int32_t sinks = b->hp->sinks ? wf_build_heads_vector(b, "attn_sinks") : -1;
     if (!b->hp->bidirectional) attend_rows(b, "decode_attention", WF_ROWS_DECODE, q, pools, sinks, o);
     attend_rows(b, "prefill_attention", WF_ROWS_PREFILL, q, pools, sinks, o);
     return wf_build_block_end(b, &out, "post_attention_norm", o, x);
@@ -396,7 +401,7 @@ static int32_t mlp(wf_builder *b, const char *norm, int32_t h, int32_t x)
     h = wf_build_linears(b, "up", &up, 1, h, &before, -1, b->act);
     h = wf_build_activate(b, "activate", hp->activation, 0, h, b->act);
     if (b->status != WEFT_OK) return -1;
-    return wf_build_linears(b, "down", &down, 1, h, NULL, x, b->residual);
+    return wf_build_block_end(b, &down, "post_ffw_norm", h, x);
 }
 
 int32_t wf_build_mlp(wf_builder *b, int32_t x)
@@ -443,8 +448,12 @@ wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t
 weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p,
                            wf_graph *graph, wf_weights *weights)
 {
+    wf_hparams own;
+    WF_TRY(wf_shard_hparams(f, hp, &p->shard, &own));
     wf_builder b = {.file = f,
-                    .hp = hp,
+                    .hp = &own,
+                    .whole = hp,
+                    .shard = p->shard,
                     .graph = graph,
                     .weights = weights,
                     .act = p->act,

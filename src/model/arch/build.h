@@ -27,6 +27,7 @@ weft_status wf_build_decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint3
 int32_t wf_build_weight(wf_builder *b, const wf_weight *w);
 int32_t wf_build_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols); /* takes `made` */
 int32_t wf_build_vector(wf_builder *b, const char *tensor, uint32_t n);
+int32_t wf_build_heads_vector(wf_builder *b, const char *tensor); /* of a number for each query head */
 /* Of elements of heads, in the order of the rows of q and k. */
 int32_t wf_build_rotated_vector(wf_builder *b, const char *tensor, uint32_t n);
 /* Of a norm: its weights ("weight"), or its bias ("bias"), which is zeros where the file has none. */
@@ -36,6 +37,38 @@ int32_t wf_build_stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uin
 int32_t wf_build_stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols);
 /* How many of the first matrices can be one: neighbours of one format. */
 uint32_t wf_build_can_stack(const wf_builder *b, const wf_linear *l, uint32_t n);
+
+/* ---- shard.c: what a device has of a model that several compute together ---- */
+
+enum { WF_MOST_STRIPES = 3 };
+/* `size` of `whole`, from `first` on. */
+typedef struct wf_stripe {
+    uint32_t whole, first, size;
+} wf_stripe;
+/* Of a product's matrix: rows of each of n stacked upon the other in the file, and columns. */
+typedef struct wf_shard_cut {
+    uint32_t n;
+    wf_stripe rows[WF_MOST_STRIPES], cols;
+} wf_shard_cut;
+bool wf_is_shard(const wf_builder *b); /* of more than one device? */
+/* The hyperparameters of a device. Errors as of wf_model_build. */
+weft_status wf_shard_hparams(const wf_gguf *f, const wf_hparams *whole, const wf_shard *shard, wf_hparams *out);
+/* Where l's product, by its name, has rows and columns in the file, and all of them where it is not cut; cols: those
+ * that it has here. */
+wf_shard_cut wf_shard_cut_of(const wf_builder *b, const wf_linear *l, uint32_t cols);
+uint32_t wf_shard_rows(const wf_shard_cut *c); /* in the file */
+void wf_shard_copy(const wf_shard_cut *c, const float *whole, float *out); /* of a vector, what belongs to its rows */
+bool wf_shard_is_partial(const wf_shard_cut *c); /* is what the product gives a part of a sum? */
+wf_stripe wf_shard_heads(const wf_builder *b); /* query heads */
+bool wf_shard_cuts_vocabulary(const wf_builder *b); /* has each device the logits of a part of it? */
+/* Has each device whole blocks of that many columns? */
+weft_status wf_shard_check_cols(const wf_builder *b, const wf_gguf_tensor *t, uint32_t block);
+weft_status wf_shard_refuse(const wf_builder *b, const char *what);
+/* Nodes: the sum of all devices' x, and the columns of all devices' logits; x where one device has it all. */
+int32_t wf_shard_sum(wf_builder *b, const char *name, int32_t x);
+int32_t wf_shard_gather(wf_builder *b, int32_t x);
+/* x where a sum of all devices takes it from this one, as what it is added to; -1: another one adds it. */
+int32_t wf_shard_once(const wf_builder *b, int32_t x);
 
 /* ---- rope_table.c ---- */
 

@@ -149,7 +149,7 @@ static int32_t chosen(wf_builder *b, int32_t h, choice c, int32_t x)
     if (b->status != WEFT_OK) return -1;
     int32_t down = value(b, b->act, hp->n_expert_used * hp->hidden_size);
     multiply(b, out.name, &out, 1, y, hp->expert_size, c.ids, WF_ALL(down));
-    return sum(b, "experts_sum", down, c.weights, x);
+    return wf_shard_sum(b, "ffn_down_sum", sum(b, "experts_sum", down, c.weights, x));
 }
 
 static int32_t shared(wf_builder *b, int32_t h, int32_t x)
@@ -168,7 +168,7 @@ static int32_t shared(wf_builder *b, int32_t h, int32_t x)
 
 int32_t wf_build_experts_of(wf_builder *b, int32_t h, int32_t x)
 {
-    return chosen(b, h, route_experts(b, h), x);
+    return chosen(b, h, route_experts(b, h), wf_shard_once(b, x));
 }
 
 int32_t wf_build_experts(wf_builder *b, int32_t x)
@@ -178,6 +178,7 @@ int32_t wf_build_experts(wf_builder *b, int32_t x)
     /* Only RMSNorm is fused, and no bias behind it. */
     if (!b->hp->layer_norm && !wf_build_find(b, "ffn_gate_inp", "bias")) c = norm_and_route(b, x, &h);
     else h = wf_build_norm(b, "ffn_norm", "ffn_norm", x), c = route_experts(b, h);
+    x = wf_shard_once(b, x);
     if (b->hp->expert_shared) x = shared(b, h, x);
     return chosen(b, h, c, x);
 }

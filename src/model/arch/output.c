@@ -6,17 +6,19 @@
 static int32_t logits(wf_builder *b, int32_t x)
 {
     bool tied = !wf_build_find(b, "output", "weight");
-    const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
+    uint32_t rows = wf_shard_cuts_vocabulary(b) ? b->hp->n_vocab / b->shard.ranks : b->hp->n_vocab;
+    const wf_linear out = {"logits", tied ? "token_embd" : "output", rows};
     int32_t gathered = wf_build_gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS, 0, -1, WF_F32);
     b->norm_gain = b->hp->logit_gain; /* products are linear: the norm in front takes the factor */
     const wf_fuse norm = {.norm = "output_norm"};
-    if (!tied) return wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
+    bool apart = !tied || wf_shard_cuts_vocabulary(b); /* a part of the table, which is a matrix of its own */
+    if (apart) return wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
     int32_t h = wf_build_norm(b, "final_norm", "output_norm", gathered);
     if (b->status != WEFT_OK) return -1;
     wf_node n = wf_build_node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
     n.in[WF_GEMM_X] = WF_ALL(h);
     n.in[WF_GEMM_W] = WF_ALL(b->embedding); /* the embedding table itself, which is stored once */
-    n.out[WF_GEMM_Y] = WF_ALL(wf_build_activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
+    n.out[WF_GEMM_Y] = WF_ALL(wf_build_activation(b, WF_ROWS_LOGITS, WF_F32, rows));
     wf_build_node(b, &n);
     return n.out[WF_GEMM_Y].value;
 }
@@ -59,5 +61,6 @@ void wf_build_logits(wf_builder *b, int32_t x)
     }
     float cap = b->hp->logit_softcap;
     x = logits(b, x);
-    b->graph->logits = cap > 0 ? wf_build_activate(b, "logit_softcap", WF_SOFTCAP, cap, x, WF_F32) : x;
+    if (cap > 0) x = wf_build_activate(b, "logit_softcap", WF_SOFTCAP, cap, x, WF_F32);
+    b->graph->logits = wf_shard_gather(b, x);
 }

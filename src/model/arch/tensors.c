@@ -154,22 +154,61 @@ int32_t wf_build_vector(wf_builder *b, const char *tensor, uint32_t n)
     return wf_build_norm_vector(b, tensor, "weight", n);
 }
 
+int32_t wf_build_heads_vector(wf_builder *b, const char *tensor)
+{
+    wf_stripe heads = wf_shard_heads(b);
+    const wf_gguf_tensor *t = wf_build_find(b, tensor, "weight");
+    if (!wf_is_shard(b) || !t) return wf_build_vector(b, tensor, heads.size);
+    float *x = wf_calloc(heads.whole, sizeof *x);
+    weft_status s = x ? wf_build_decode_vector(b, t, heads.whole, x) : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) {
+        memmove(x, x + heads.first, heads.size * sizeof *x);
+        return wf_build_made(b, x, 1, heads.size);
+    }
+    free(x);
+    return wf_build_fail(b, s);
+}
+
 int32_t wf_build_rotated_vector(wf_builder *b, const char *tensor, uint32_t n)
 {
     return build_vector(b, tensor, "weight", n, pairs_of(b, n));
 }
 
+/* Of a product, which may have a part of its rows. */
+static weft_status decode_bias(wf_builder *b, const wf_linear *l, float *out)
+{
+    const wf_gguf_tensor *t = wf_build_find(b, l->tensor, "bias");
+    if (!t) return WEFT_OK;
+    wf_shard_cut c = wf_shard_cut_of(b, l, 0);
+    float *whole = wf_calloc(wf_shard_rows(&c), sizeof *whole);
+    weft_status s = whole ? wf_build_decode_vector(b, t, wf_shard_rows(&c), whole) : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) wf_shard_copy(&c, whole, out);
+    free(whole);
+    return s;
+}
+
+/* Does another device add the bias of that tensor to a sum of all? */
+static bool is_elsewhere(wf_builder *b, const wf_linear *l, const wf_gguf_tensor *bias)
+{
+    wf_shard_cut c = wf_shard_cut_of(b, l, 0);
+    bool elsewhere = bias && b->shard.rank && wf_shard_is_partial(&c);
+    if (elsewhere) b->used[bias - b->file->tensors] = 1;
+    return elsewhere;
+}
+
 int32_t wf_build_stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t rows)
 {
     bool any = false;
-    for (uint32_t i = 0; i < n; i++) any |= wf_build_find(b, l[i].tensor, "bias") != NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const wf_gguf_tensor *t = wf_build_find(b, l[i].tensor, "bias");
+        any |= t && !is_elsewhere(b, &l[i], t);
+    }
     if (!any) return -1;
     float *x = wf_calloc(rows, sizeof *x);
     if (!x) return wf_build_fail(b, WEFT_ERR_NOMEM);
     uint32_t at = 0;
     for (uint32_t i = 0; i < n && b->status == WEFT_OK; at += l[i++].rows) {
-        const wf_gguf_tensor *t = wf_build_find(b, l[i].tensor, "bias");
-        weft_status s = t ? wf_build_decode_vector(b, t, l[i].rows, x + at) : WEFT_OK;
+        weft_status s = decode_bias(b, &l[i], x + at);
         if (s != WEFT_OK) wf_build_fail(b, s);
     }
     wf_pairs order = stacked_pairs(b, l, n);
@@ -180,9 +219,9 @@ int32_t wf_build_stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uin
     return -1;
 }
 
-static const wf_gguf_tensor **new_parts(wf_builder *b, uint32_t n)
+static wf_part *new_parts(wf_builder *b, uint32_t n)
 {
-    const wf_gguf_tensor **parts = wf_calloc(n, sizeof *parts);
+    wf_part *parts = wf_calloc(n, sizeof *parts);
     if (!parts) wf_build_fail(b, WEFT_ERR_NOMEM);
     return parts;
 }
@@ -197,8 +236,8 @@ static bool can_join(const wf_builder *b, const wf_gguf_tensor *t, wf_joint *of)
 
 static wf_joint joint_of(const wf_weight *w)
 {
-    wf_joint of = wf_joint_of((enum wf_dtype)w->parts[0]->dtype);
-    for (uint32_t i = 1; i < w->n_parts; i++) wf_joint_add(&of, (enum wf_dtype)w->parts[i]->dtype);
+    wf_joint of = wf_joint_of((enum wf_dtype)w->parts[0].t->dtype);
+    for (uint32_t i = 1; i < w->n_parts; i++) wf_joint_add(&of, (enum wf_dtype)w->parts[i].t->dtype);
     return of;
 }
 
@@ -233,47 +272,63 @@ static bool can_stack(const wf_builder *b, stack *s, const wf_gguf_tensor *t)
     stack with = {s->of, s->weights + weights_of(t), s->bytes + t->bytes};
     if (!can_join(b, t, &with.of)) return false;
     if (with.of.dtype != (enum wf_dtype)t->dtype &&
-        wf_dtype_bytes(with.of.dtype, with.weights) > with.bytes + WIDENED_BY)
+        wf_dtype_bytes(with.of.dtype, with.weights) > with.bytes + WIDENED_BY * (uint64_t)WF_MAX(b->shard.ranks, 1u))
         return false;
     *s = with;
     return true;
 }
 
-/* Appends a tensor to those of w, which it must be able to join. */
-static void add_part(wf_builder *b, wf_weight *w, const char *tensor, uint32_t rows)
+/* Appends what a cut leaves of a tensor to the parts of w, which it must be able to join. */
+static void add_part(wf_builder *b, wf_weight *w, const char *tensor, const wf_shard_cut *c)
 {
     char name[96];
     tensor_name(b, name, tensor, "weight");
     const wf_gguf_tensor *t = wf_gguf_tensor_find(b->file, name);
     if (b->status != WEFT_OK) return;
-    weft_status s = t ? check_tensor(b, t, rows, w->cols) : missing(b, name);
+    weft_status s = t ? check_tensor(b, t, wf_shard_rows(c), c->cols.whole) : missing(b, name);
     if (s == WEFT_OK && !can_join_parts(b, w, t))
         s = wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, but those before it are %s", b->file->path, name,
-                    wf_dtypes[t->dtype].name, wf_dtypes[w->parts[0]->dtype].name);
-    if (s == WEFT_OK) w->parts[w->n_parts++] = t;
-    else wf_build_fail(b, s);
+                    wf_dtypes[t->dtype].name, wf_dtypes[w->parts[0].t->dtype].name);
+    if (s != WEFT_OK) wf_build_fail(b, s);
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < c->n && s == WEFT_OK; at += c->rows[i++].whole)
+        w->parts[w->n_parts++] = (wf_part){t, at + c->rows[i].first, c->rows[i].size};
 }
 
-/* The weight made of its parts, which it frees on failure. */
-static int32_t add_parts(wf_builder *b, wf_weight *w)
+/* Where a matrix has some of its tensors' columns. */
+static void cut_cols(wf_builder *b, wf_weight *w, const wf_shard_cut *c)
+{
+    if (!wf_shard_is_partial(c)) return;
+    w->first_col = c->cols.first, w->part_cols = c->cols.whole;
+    for (uint32_t i = 0; i < w->n_parts && b->status == WEFT_OK; i++) {
+        const wf_gguf_tensor *t = w->parts[i].t;
+        weft_status s = wf_shard_check_cols(b, t, WF_MAX(wf_dtypes[t->dtype].block, wf_dtypes[w->dtype].block));
+        if (s != WEFT_OK) wf_build_fail(b, s);
+    }
+}
+
+/* The weight made of its parts, which it frees on failure; c: the cut of one of them. */
+static int32_t add_parts(wf_builder *b, wf_weight *w, const wf_shard_cut *c)
 {
     int32_t v = -1;
-    if (b->status == WEFT_OK) {
-        w->dtype = joint_of(w).dtype;
-        v = wf_build_weight(b, w);
-    }
+    if (b->status == WEFT_OK) w->dtype = joint_of(w).dtype;
+    if (b->status == WEFT_OK) cut_cols(b, w, c);
+    if (b->status == WEFT_OK) v = wf_build_weight(b, w);
     if (v < 0) free(w->parts);
     return v;
 }
 
 int32_t wf_build_stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols)
 {
-    wf_weight w = {.cols = cols, .matrix = true, .pairs = stacked_pairs(b, l, n), .parts = new_parts(b, n)};
+    wf_weight w = {
+        .cols = cols, .matrix = true, .pairs = stacked_pairs(b, l, n), .parts = new_parts(b, n * WF_MOST_STRIPES)};
+    wf_shard_cut c = {0};
     for (uint32_t i = 0; i < n; i++) {
-        add_part(b, &w, l[i].tensor, l[i].rows);
+        c = wf_shard_cut_of(b, &l[i], cols);
+        add_part(b, &w, l[i].tensor, &c);
         w.rows += l[i].rows;
     }
-    return add_parts(b, &w);
+    return add_parts(b, &w, &c);
 }
 
 /* "<tensor>_exps.<suffix>"; NULL: the file has none. */
@@ -288,35 +343,38 @@ int32_t wf_build_expert_matrix(wf_builder *b, const wf_linear *l, uint32_t n, ui
 {
     uint32_t experts = b->hp->n_expert;
     wf_weight w = {.cols = cols, .experts = experts, .matrix = true, .parts = new_parts(b, n * experts)};
+    wf_shard_cut c = {0};
     for (uint32_t i = 0; i < n; i++) w.rows += experts * l[i].rows;
     /* Appends the tensors of all experts, or those of each. */
-    for (uint32_t i = 0; i < n * b->hp->n_expert && b->status == WEFT_OK; i++) {
+    for (uint32_t i = 0; i < n * experts && b->status == WEFT_OK; i++) {
         const wf_gguf_tensor *all = find_experts(b, l[i % n].tensor, "weight");
         char name[64];
         snprintf(name, sizeof name, "%s.%u", l[i % n].tensor, i / n);
-        if (!all) add_part(b, &w, name, l[i % n].rows);
+        c = wf_shard_cut_of(b, &l[i % n], cols);
+        if (!all) add_part(b, &w, name, &c);
         else if (i < n) {
-            weft_status s = check_tensors(b, all, l[i].rows, w.cols, b->hp->n_expert);
+            weft_status s = check_tensors(b, all, c.rows->whole, c.cols.whole, experts);
             if (s != WEFT_OK) wf_build_fail(b, s);
-            w.parts[w.n_parts++] = all;
+            w.parts[w.n_parts++] = (wf_part){all, c.rows->first, (uint64_t)experts * c.rows->size};
         }
     }
-    if (n > 1 && w.n_parts == n) w.turn = l[0].rows; /* those of all experts: an expert's stand apart */
-    return add_parts(b, &w);
+    /* those of all experts: an expert's stand apart, as those that it has here do from its others */
+    if (w.n_parts == n && (n > 1 || c.rows->size < c.rows->whole)) w.turn = l[0].rows, w.step = c.rows->whole;
+    return add_parts(b, &w, &c);
 }
 
 /* Of l that of each expert, `every` apart in out. */
 static weft_status decode_experts(wf_builder *b, const wf_linear *l, uint32_t every, float *out)
 {
     const wf_gguf_tensor *t = find_experts(b, l->tensor, "bias");
-    uint32_t experts = b->hp->n_expert, n = experts * l->rows; /* hparams.c: it fits */
     if (!t) return WEFT_OK;
-    WF_TRY(check_tensor(b, t, experts, l->rows));
+    wf_shard_cut c = wf_shard_cut_of(b, l, 0);
+    uint32_t experts = b->hp->n_expert, whole = wf_shard_rows(&c), n = experts * whole; /* hparams.c: it fits */
+    WF_TRY(check_tensor(b, t, experts, whole));
     float *x = wf_calloc(n, sizeof *x);
     if (!x) return WEFT_ERR_NOMEM;
     wf_dtypes[t->dtype].decode(t->data, x, n);
-    for (uint32_t e = 0; e < experts; e++)
-        memcpy(out + (size_t)e * every, x + (size_t)e * l->rows, l->rows * sizeof *x);
+    for (uint32_t e = 0; e < experts; e++) wf_shard_copy(&c, x + (size_t)e * whole, out + (size_t)e * every);
     weft_status s = check_finite(b, t, x, n);
     free(x);
     return s;
@@ -326,7 +384,10 @@ int32_t wf_build_expert_bias(wf_builder *b, const wf_linear *l, uint32_t n)
 {
     bool any = false;
     uint32_t every = 0, at = 0;
-    for (uint32_t i = 0; i < n; every += l[i++].rows) any |= find_experts(b, l[i].tensor, "bias") != NULL;
+    for (uint32_t i = 0; i < n; every += l[i++].rows) {
+        const wf_gguf_tensor *t = find_experts(b, l[i].tensor, "bias");
+        any |= t && !is_elsewhere(b, &l[i], t);
+    }
     if (!any || b->status != WEFT_OK) return -1;
     float *x = wf_calloc((size_t)b->hp->n_expert * every, sizeof *x);
     weft_status s = x ? WEFT_OK : WEFT_ERR_NOMEM;

@@ -152,7 +152,7 @@ static bool is_of_layer(const char *tensor)
 /* The site of a part of a product's matrix; false: adapters leave it as it is. */
 static bool site_of(const pass *p, const wf_weight *w, uint32_t part, uint32_t first, wf_adapter_site *out)
 {
-    const wf_gguf_tensor *t = w->parts[part];
+    const wf_gguf_tensor *t = w->parts[part].t;
     *out = (wf_adapter_site){.rows = (uint32_t)t->dims[1], .cols = w->cols, .first = first, .part = part,
                              .pairs = w->pairs};
     if (t->name.len >= sizeof out->tensor) return false;

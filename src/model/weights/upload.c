@@ -94,12 +94,11 @@ static const uint8_t *bytes_of(const upload *u, const wf_gguf_tensor *t, uint64_
     return t->data ? t->data + at : wf_filler_bytes(u->fill, t, at, n);
 }
 
-/* Rows of a tensor in the weight's format. */
-static uint8_t *convert_rows(const upload *u, const wf_weight *w, const wf_gguf_tensor *t, uint64_t row, uint64_t rows,
-                             uint8_t *out)
+/* Bytes of a tensor in the weight's format. */
+static uint8_t *convert_bytes(const upload *u, const wf_weight *w, const wf_gguf_tensor *t, uint64_t at, uint64_t end,
+                              uint8_t *out)
 {
     const wf_dtype_info *from = &wf_dtypes[t->dtype], *to = &wf_dtypes[w->dtype];
-    uint64_t each = wf_dtype_bytes((enum wf_dtype)t->dtype, w->cols), at = row * each, end = at + rows * each;
     for (uint64_t n; at < end; at += n) {
         n = end - at;
         const uint8_t *bytes = bytes_of(u, t, at, &n);
@@ -108,6 +107,18 @@ static uint8_t *convert_rows(const upload *u, const wf_weight *w, const wf_gguf_
         else wf_joint_from((enum wf_dtype)t->dtype, bytes, w->dtype, out, weights);
         out += weights / to->block * to->block_bytes;
     }
+    return out;
+}
+
+/* Rows of a tensor, or the weight's columns of them. */
+static uint8_t *convert_rows(const upload *u, const wf_weight *w, const wf_gguf_tensor *t, uint64_t row, uint64_t rows,
+                             uint8_t *out)
+{
+    enum wf_dtype from = (enum wf_dtype)t->dtype;
+    uint64_t each = wf_dtype_bytes(from, w->cols), pitch = w->part_cols ? wf_dtype_bytes(from, w->part_cols) : each,
+             at = row * pitch + wf_dtype_bytes(from, w->first_col);
+    if (pitch == each) return convert_bytes(u, w, t, at, at + rows * each, out);
+    for (; rows--; at += pitch) out = convert_bytes(u, w, t, at, at + each, out);
     return out;
 }
 
@@ -125,7 +136,7 @@ static void gather_rows(const upload *u, const wf_weight *w, uint64_t row, uint6
 /* The same where they already lie together, in the weight's format and aligned; NULL: they do not. */
 static const uint8_t *rows_together(const wf_weight *w, uint64_t row, uint64_t rows)
 {
-    if (w->rope) return NULL;
+    if (w->rope || w->part_cols) return NULL;
     if (!w->n_parts) return (const uint8_t *)w->made + row * row_bytes(w);
     wf_source s = wf_source_of(w, row);
     const uint8_t *at = s.t->data ? s.t->data + s.row * row_bytes(w) : NULL;

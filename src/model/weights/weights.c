@@ -19,22 +19,9 @@ int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one)
     return v;
 }
 
-/* Of a matrix, as its parts lie in the file, or in the format that holds them all. */
-static uint64_t parts_bytes(const wf_weight *w)
-{
-    uint64_t sum = 0;
-    for (uint32_t p = 0; p < w->n_parts; p++) {
-        const wf_gguf_tensor *t = w->parts[p];
-        sum += (enum wf_dtype)t->dtype == w->dtype
-                   ? t->bytes
-                   : wf_dtype_bytes(w->dtype, wf_dtype_elements((enum wf_dtype)t->dtype, t->bytes));
-    }
-    return sum;
-}
-
 static uint64_t bytes_of(const wf_weight *w)
 {
-    return w->n_parts ? parts_bytes(w) : w->rows * row_bytes(w);
+    return w->rows * row_bytes(w);
 }
 
 uint64_t wf_weights_bytes(const wf_weights *w)
@@ -48,26 +35,23 @@ uint64_t wf_weights_made_bytes(const wf_weights *w)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < w->n; i++)
-        if (!w->list[i].n_parts) sum += w->list[i].rows * row_bytes(&w->list[i]);
+        if (!w->list[i].n_parts) sum += bytes_of(&w->list[i]);
     return sum;
 }
 
 /* ---- where rows come from -------------------------------------------------------------------------- */
 
-static uint64_t part_rows(const wf_weight *w, const wf_gguf_tensor *t)
-{
-    return t->bytes / wf_dtype_bytes((enum wf_dtype)t->dtype, w->cols);
-}
-
 /* As if w->pairs left all rows where they are. */
 static wf_source stacked_source_of(const wf_weight *w, uint64_t row)
 {
-    uint32_t i = 0;
-    uint64_t round = (uint64_t)w->turn * w->n_parts, at = w->turn ? row % round : 0;
-    if (w->turn)
-        return (wf_source){w->parts[at / w->turn], row / round * w->turn + at % w->turn, w->turn - at % w->turn};
-    while (row >= part_rows(w, w->parts[i])) row -= part_rows(w, w->parts[i++]);
-    return (wf_source){w->parts[i], row, part_rows(w, w->parts[i]) - row};
+    const wf_part *p = w->parts;
+    if (w->turn) {
+        uint64_t round = (uint64_t)w->turn * w->n_parts, at = row % w->turn;
+        p += row % round / w->turn;
+        return (wf_source){p->t, p->first + row / round * w->step + at, w->turn - at};
+    }
+    while (row >= p->rows) row -= (p++)->rows;
+    return (wf_source){p->t, p->first + row, p->rows - row};
 }
 
 wf_source wf_source_of(const wf_weight *w, uint64_t row)
@@ -94,8 +78,10 @@ static bool view_in_file(wf_weights *all, const wf_dev *dev, const wf_gguf *f, w
 {
     size_t i;
     uint64_t offset;
-    if (w->n_parts != 1 || w->pairs.rows || !w->parts[0]->data || !find_in_files(f, w->parts[0]->data, &i, &offset) ||
-        !all->files[i] || offset % dev->align)
+    if (w->n_parts != 1 || w->pairs.rows || w->turn || w->part_cols) return false;
+    const uint8_t *data = w->parts->t->data;
+    if (!data || !find_in_files(f, data + w->parts->first * row_bytes(w), &i, &offset) || !all->files[i] ||
+        offset % dev->align)
         return false;
     w->view = (wf_view){all->files[i], offset, w->rows, w->cols, w->cols, w->dtype, 0};
     all->in_file = true;
@@ -138,7 +124,7 @@ static weft_status reserve_weight(wf_weights *all, wf_dev *dev, wf_weight *w, wf
     w->view = (wf_view){NULL, 0, w->rows, w->cols, w->cols, w->dtype, layout_of(dev, w)};
     weft_status s = wf_arena_reserve(&all->arena, wf_laid_out_bytes(dev, w, w->rows), r);
     if (s != WEFT_OK && w->n_parts)
-        return wf_fail_context(s, "tensor '%.*s'", (int)w->parts[0]->name.len, w->parts[0]->name.data);
+        return wf_fail_context(s, "tensor '%.*s'", (int)w->parts->t->name.len, w->parts->t->name.data);
     return s;
 }
 
