@@ -72,8 +72,9 @@ static const char *possible_ranks(const wf_hparams *hp, uint32_t units, char out
 
 weft_status wf_shard_hparams(const wf_gguf *f, const wf_hparams *whole, const wf_shard *shard, wf_hparams *out)
 {
-    char list[128];
+    char list[128], shared[32] = "";
     uint32_t ranks = WF_MAX(shard->ranks, 1u);
+    if (whole->shared_size) snprintf(shared, sizeof shared, " and one of %u", whole->shared_size);
     *out = *whole;
     if (shard->rank >= ranks)
         return wf_fail(WEFT_ERR_ARG, "device %u of a group of %u: want 0 to %u", shard->rank, ranks, ranks - 1);
@@ -81,8 +82,7 @@ weft_status wf_shard_hparams(const wf_gguf *f, const wf_hparams *whole, const wf
     if (!can_divide(whole, ranks))
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "%s: %u devices cannot have equal parts of %u heads, %u KV heads and a feed-forward of %u%s; "
-                       "numbers that can: %s", f->path, ranks, whole->n_head, whole->n_kv_head, width_of(whole),
-                       whole->shared_size ? ", beside one for all tokens" : "",
+                       "numbers that can: %s", f->path, ranks, whole->n_head, whole->n_kv_head, width_of(whole), shared,
                        possible_ranks(whole, 0, list));
     out->n_head /= ranks, out->n_kv_head = kv_heads_of(whole, ranks);
     out->intermediate_size /= ranks, out->expert_size /= ranks, out->shared_size /= ranks;
@@ -175,8 +175,8 @@ weft_status wf_shard_check_cols(const wf_builder *b, const wf_gguf_tensor *t, ui
     uint32_t cols = (uint32_t)t->dims[0];
     if (cols / b->shard.ranks % block == 0) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "%s: %u devices would cut blocks of %u columns in two: tensor '%.*s' has %u, in %s; numbers that do "
-                   "not: %s", b->file->path, b->shard.ranks, block, (int)t->name.len, t->name.data, cols,
+                   "%s: %u devices would cut blocks of %u columns: tensor '%.*s' has %u columns in %s; numbers that "
+                   "can: %s", b->file->path, b->shard.ranks, block, (int)t->name.len, t->name.data, cols,
                    wf_dtypes[t->dtype].name, possible_ranks(b->whole, cols / block, list));
 }
 

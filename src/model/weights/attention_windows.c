@@ -119,7 +119,30 @@ static bool hides(const int32_t *windows, uint32_t n)
     return false;
 }
 
-static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t sink, wf_graph *g, wf_weights *w)
+/* 0: some head attends to all keys. */
+static uint32_t longest_window(const int32_t *windows, uint32_t n)
+{
+    int32_t longest = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (windows[i] <= 0) return 0;
+        longest = WF_MAX(longest, windows[i]);
+    }
+    return (uint32_t)longest;
+}
+
+/* A layer's page tables are as long as its longest window, and the same on all devices that compute it together. */
+static weft_status check_shard(const int32_t *own, uint32_t n_own, const int32_t *windows, uint32_t n, int32_t layer)
+{
+    uint32_t here = longest_window(own, n_own), all = longest_window(windows, n);
+    return here == all ? WEFT_OK
+                       : wf_fail(WEFT_ERR_UNSUPPORTED, "layer %d: a device has heads with windows of at most %u, but "
+                                 "one of all heads has %u (0: all keys); of several devices each needs a head with the "
+                                 "longest window", layer, here, all);
+}
+
+/* Of a shard those of its heads. */
+static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t sink, uint32_t rank, wf_graph *g,
+                             wf_weights *w)
 {
     unsigned sparse = 0, all = 0;
     if (g->bidirectional) return wf_fail(WEFT_ERR_UNSUPPORTED, "tokens of the model attend in both directions");
@@ -127,17 +150,18 @@ static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t 
     for (size_t i = 0; i < g->n_nodes; i++) {
         wf_node *n = &g->nodes[i];
         if (n->op != WF_OP_ATTENTION) continue;
-        const int32_t *own = windows + (size_t)n->layer * n_heads;
+        const int32_t *of_layer = windows + (size_t)n->layer * n_heads, *own = of_layer + (size_t)rank * n->p.n_head;
         int32_t value;
         bool first = n->layer != last;
         last = n->layer;
         all += first;
-        if (!hides(own, n_heads)) continue;
+        WF_TRY(check_shard(own, n->p.n_head, of_layer, n_heads, n->layer));
+        if (!hides(own, n->p.n_head)) continue;
         if (n->in[WF_ATTENTION_WINDOWS].value >= 0)
             return wf_fail(WEFT_ERR_ARG,
                            "layer %d: the model has a sliding window there; give it the window 0 for each head",
                            n->layer);
-        WF_TRY(add_constant(own, n_heads, g, w, &value));
+        WF_TRY(add_constant(own, n->p.n_head, g, w, &value));
         n->in[WF_ATTENTION_WINDOWS] = WF_ALL(value);
         n->p.sink = sink;
         sparse += first;
@@ -149,15 +173,10 @@ static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t 
 /* Of a node; 0: none, for some of its heads. */
 static uint32_t longest_of(const wf_node *n, const wf_graph *g, const wf_weights *w)
 {
-    int32_t value = n->in[WF_ATTENTION_WINDOWS].value, longest = 0;
+    int32_t value = n->in[WF_ATTENTION_WINDOWS].value;
     if (value < 0) return 0;
     const wf_weight *own = &w->list[g->values[value].id];
-    for (uint32_t h = 0; h < own->cols; h++) {
-        int32_t window = ((const int32_t *)own->made)[h];
-        if (window <= 0) return 0;
-        longest = WF_MAX(longest, window);
-    }
-    return (uint32_t)longest;
+    return longest_window(own->made, own->cols);
 }
 
 weft_status wf_attention_windows_lay_out(wf_graph *g, const wf_weights *w, const wf_kv_growth *growth)
@@ -174,7 +193,8 @@ weft_status wf_attention_windows_lay_out(wf_graph *g, const wf_weights *w, const
     return s == WEFT_OK ? wf_graph_lay_out_kv(g, &layout) : s;
 }
 
-weft_status wf_attention_windows_use(const struct weft_model *m, const char *path, wf_graph *g, wf_weights *w)
+weft_status wf_attention_windows_use(const struct weft_model *m, const char *path, wf_shard shard, wf_graph *g,
+                                     wf_weights *w)
 {
     uint32_t sink;
     if (!path) return WEFT_OK;
@@ -182,7 +202,7 @@ weft_status wf_attention_windows_use(const struct weft_model *m, const char *pat
     weft_status s = windows
                         ? wf_attention_windows_load(path, m->hp.n_layer, m->hp.n_head, m->hp.n_kv_head, windows, &sink)
                         : WEFT_ERR_NOMEM;
-    if (s == WEFT_OK) s = set_nodes(windows, m->hp.n_head, sink, g, w);
+    if (s == WEFT_OK) s = set_nodes(windows, m->hp.n_head, sink, shard.rank, g, w);
     free(windows);
     return wf_fail_param(s, "attention_windows");
 }

@@ -21,7 +21,8 @@ weft_status wf_attention_windows_load(const char *path, uint32_t n_layers, uint3
 /* Gives layers of different windows page tables of their own, where that saves memory. */
 weft_status wf_attention_windows_lay_out(wf_graph *g, const wf_weights *w, const wf_kv_growth *growth);
 /* Gives g's ATTENTION nodes the windows of the file at path, as constants in w. Layers with dense attention do not
- * change. path NULL: does nothing. Call it before the weights are uploaded. */
-weft_status wf_attention_windows_use(const struct weft_model *m, const char *path, wf_graph *g, wf_weights *w);
+ * change. path NULL: does nothing. shard: that of g. Call it before the weights are uploaded. */
+weft_status wf_attention_windows_use(const struct weft_model *m, const char *path, wf_shard shard, wf_graph *g,
+                                     wf_weights *w);
 
 #endif
