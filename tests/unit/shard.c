@@ -2,6 +2,7 @@
  * node by node, and what devices would exchange this test puts together: they end in the logits of the model that is in
  * one piece, whatever of it is cut. */
 #include "model/model.h"
+#include "model/weights/adapters.h"
 #include "model/weights/attention_windows.h"
 #include "plan/plan.h"
 #include "support/suite.h"
@@ -424,6 +425,17 @@ static void what_cannot_be_cut(void **state)
     }
 }
 
+static void adapters_are_for_one_device(void **state)
+{
+    struct weft_model *m = open_model("models/demo.gguf");
+    wf_adapters a = {.places = 2, .rank = 16};
+    part p;
+    assert_ok(build(m, (how){2}, 1, &p));
+    assert_error(wf_adapters_add(&a, dev->act, &p.g, &p.w), WEFT_ERR_UNSUPPORTED, "runs on one device");
+    close_part(&p);
+    weft_model_close(m);
+}
+
 SUITE(shard, open_cpu, close_cpu, CASE(parts_make_the_whole), CASE(a_vocabulary_that_cannot_be_cut),
       CASE(windows_follow_their_heads), CASE(parts_have_their_shapes), CASE(bytes_are_those_of_the_part),
-      CASE(parts_have_plans), CASE(what_cannot_be_cut))
+      CASE(parts_have_plans), CASE(what_cannot_be_cut), CASE(adapters_are_for_one_device))

@@ -303,9 +303,20 @@ static weft_status check_parts(const wf_adapters *a, const wf_adapter *x)
     return WEFT_OK;
 }
 
+/* Every shard has matrices that are cut along their columns. */
+static bool is_shard(const wf_weights *w)
+{
+    size_t i = 0;
+    while (i < w->n && !w->list[i].part_cols) i++;
+    return i < w->n;
+}
+
 weft_status wf_adapters_add(wf_adapters *a, enum wf_dtype act, wf_graph *g, wf_weights *w)
 {
     if (!a->places) return WEFT_OK;
+    if (is_shard(w))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "adapters change whole matrices, and of several devices each has a part of "
+                       "them: a model with adapters runs on one device");
     pass p = {.to = a, .g = g, .w = w, .act = act, .ones = -1};
     wf_node *nodes = g->nodes;
     size_t n = g->n_nodes;

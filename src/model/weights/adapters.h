@@ -36,7 +36,8 @@ typedef struct wf_adapters {
 /* Opens those that parameters name, and decides how many places there are and of which rank. p: adapters. */
 struct weft_model;
 weft_status wf_adapters_open(wf_adapters *, const struct weft_model *, const struct weft_engine_params *p);
-/* The pass, over a graph and weights as wf_model_build leaves them. act: dtype of activations. */
+/* The pass, over a graph and weights as wf_model_build leaves them; WEFT_ERR_UNSUPPORTED: of a shard. act: dtype of
+ * activations. */
 weft_status wf_adapters_add(wf_adapters *, enum wf_dtype act, wf_graph *g, wf_weights *w);
 void wf_adapters_free(wf_adapters *);
 
