@@ -381,7 +381,7 @@ struct weft_debug;
 struct weft_engine_params {
     const char
         *device; /* "auto" (NULL), "cpu", "gpu", "opencl" (its best device), "opencl:P.D", or part of a device's name */
-    const char *tier; /* highest capability tier of kernels to use: base, fp16 (on CPUs simd), subgroup or matrix; NULL:
+    const char *tier; /* highest capability tier of kernels to use: base, dot (on CPUs simd), neutral or matrix; NULL:
                          the best that the device has (docs/kernels.md) */
     uint32_t context;        /* tokens per sequence, prompt included; 0: the model's, at most WEFT_DEFAULT_CONTEXT */
     uint32_t n_seqs;         /* sequences that run at the same time; 0: 1, or as memory_utilization says */
@@ -464,7 +464,17 @@ struct weft_engine_params {
     uint32_t most_adapters; /* that may be loaded at one time (weft_adapter_load): memory for them is taken at the
                                start; 0: those above, and none later */
     uint32_t adapter_rank; /* the largest rank that one loaded later may have; 0: 64, or more if one above has more */
-    uint64_t reserved[1];
+    uint32_t tensor_parallel; /* devices that compute each layer together, each with its part of the heads, of the
+                                 feed-forward and of the KV cache; 0 or 1: one */
+    uint32_t pipeline_parallel; /* parts of the layers, each computed by a device of its own, or by tensor_parallel of
+                                   them: as many steps are in flight, of different sequences; 0 or 1: one. device names
+                                   tensor_parallel * pipeline_parallel devices, with commas between, those of the first
+                                   layers first, and may name one twice: "cpu,cpu". threads are shared out among them.
+                                   Not with adapters, kv_host, kv_disk and plan; the softmax is synchronous */
+    const char *experts; /* of a mixture of experts: another device, such as "cpu", has the experts and computes the
+                            feed-forwards, or with "cpu=N" those of the first N layers; `device` computes all else. What
+                            is not with several devices is not with this, either, nor are they. NULL: none */
+    uint64_t reserved[3];
 };
 
 /* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will

@@ -505,7 +505,7 @@ struct wf_event {
 struct wf_buf {
     wf_dev *dev;
     uint64_t size;
-    void *host; /* memory the host may touch while nothing runs (CPU, null), or NULL */
+    void *host; /* memory the host may touch while nothing that runs uses it (CPU, null), or NULL */
 };
 
 typedef struct wf_backend {

@@ -33,7 +33,15 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
                         .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_stop_now());
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
-    WF_TRY(wf_select_open(p->device, &o, &e->dev));
+    char first[WF_RANK_NAME];
+    bool many = wf_n_ranks(p) > 1;
+    if (many) WF_TRY(wf_rank_device(p, 0, first));
+    if (many && !p->experts) o.threads = WF_MAX((p->threads ? p->threads : wf_core_count()) / wf_n_ranks(p), 1u);
+    weft_status s = wf_select_open(many ? first : p->device, &o, &e->dev);
+    if (s == WEFT_ERR_NODEVICE && !many && strchr(p->device, ',')) WF_TRY(wf_rank_device(p, 0, first)); /* a list? */
+    WF_TRY(s);
+    WF_TRY(wf_ranks_open(e, p, &o));
+    e->depth = e->ranks.n ? e->ranks.depth : WF_EXEC_DEPTH;
     wf_startup_part(&e->startup, WF_STARTUP_DEVICE, e->startup.begin_ns);
     e->swaps.dev = e->dev;
     return WEFT_OK;
@@ -41,19 +49,26 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 
 /* ---- loading ------------------------------------------------------------------------------------------------- */
 
-static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
+weft_status wf_weights_load(wf_weights *w, const wf_gguf *f, wf_dev *dev, weft_progress_fn progress, void *user,
+                            wf_view **views)
 {
     wf_queue *q = NULL;
-    uint64_t began = wf_now_ns();
-    if (p->on_progress) p->on_progress(p->user, "load", 0); /* for small models this is the only report */
-    WF_TRY(wf_queue_create(e->dev, &q));
-    weft_status s = wf_weights_upload(&e->layout.weights, e->model->file, e->dev, q, p->on_progress, p->user);
+    if (progress) progress(user, "load", 0); /* for small models this is the only report */
+    WF_TRY(wf_queue_create(dev, &q));
+    weft_status s = wf_weights_upload(w, f, dev, q, progress, user);
     wf_queue_destroy(q);
     WF_TRY(s);
+    if (!(*views = wf_calloc(w->n, sizeof **views))) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < w->n; i++) (*views)[i] = w->list[i].view;
+    return WEFT_OK;
+}
+
+static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    uint64_t began = wf_now_ns();
+    WF_TRY(wf_weights_load(&e->layout.weights, e->model->file, e->dev, p->on_progress, p->user, &e->views));
     wf_startup_part(&e->startup, WF_STARTUP_WEIGHTS, began);
-    e->views = wf_calloc(e->layout.weights.n, sizeof *e->views);
-    for (size_t i = 0; e->views && i < e->layout.weights.n; i++) e->views[i] = e->layout.weights.list[i].view;
-    return e->views ? WEFT_OK : WEFT_ERR_NOMEM;
+    return WEFT_OK;
 }
 
 static weft_status open_exec(struct weft_engine *e)
@@ -62,6 +77,7 @@ static weft_status open_exec(struct weft_engine *e)
     uint64_t began = wf_now_ns();
     WF_TRY(wf_exec_create(e->dev, &e->layout.graph, &e->layout.plans, e->views, &e->layout.limits, &e->exec));
     if (debug_of(p).poison) WF_TRY(wf_exec_poison(e->exec));
+    if (e->ranks.n) WF_TRY(wf_exec_join(e->exec, &e->ranks.list[0].group));
     wf_startup_part(&e->startup, WF_STARTUP_MEMORY, began);
     began = wf_now_ns();
     WF_TRY(wf_exec_bind(e->exec, p->on_progress, p->user));
@@ -72,7 +88,7 @@ static weft_status open_exec(struct weft_engine *e)
 static void free_batches(struct weft_engine *e)
 {
     wf_host_destroy(e->dev, &e->logits);
-    for (wf_step *f = e->steps; f < e->steps + WF_EXEC_DEPTH; f++) {
+    for (wf_step *f = e->steps; f < e->steps + WF_MOST_STEPS; f++) {
         wf_host_destroy(e->dev, &f->ids);
         free(f->seqs);
         f->seqs = NULL;
@@ -91,9 +107,9 @@ static weft_status make_batches(struct weft_engine *e)
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
     e->sampling = wf_calloc(e->layout.limits.logit_rows, sizeof *e->sampling);
     e->wanted = wf_calloc(e->layout.limits.logit_rows, sizeof *e->wanted);
-    e->softmax = wf_calloc(e->model->hp.n_layer, sizeof *e->softmax);
+    e->softmax = wf_calloc((size_t)e->layout.graph.n_layers, sizeof *e->softmax);
     bool ok = e->scratch && e->sampling && e->wanted && e->softmax;
-    for (wf_step *f = e->steps; f < e->steps + WF_EXEC_DEPTH; f++) {
+    for (wf_step *f = e->steps; f < e->steps + e->depth; f++) {
         WF_TRY(wf_host_create(e->dev, e->layout.limits.logit_rows * sizeof(int32_t), &f->ids));
         f->seqs = wf_calloc(e->layout.limits.seqs, sizeof *f->seqs);
         ok = ok && f->seqs;
@@ -135,7 +151,7 @@ static weft_status make_sched(struct weft_engine *e)
     wf_sched_params sp = {.page_tokens = l->page_tokens, .policy = l->policy, .tile = l->tile,
                           .shuffle_pages = debug_of(p).shuffle_pages,
                           .no_prefix = p->no_prefix || l->graph.bidirectional,
-                          .whole_prompts = l->graph.bidirectional,
+                          .whole_prompts = l->graph.bidirectional, .stages = p->pipeline_parallel,
                           .seqs_per_client = p->seqs_per_client, .prefill = expected.prompt,
                           .decode = expected.generated};
     if (!p->max_batched_tokens) sp.least_step = on_gpu ? LEAST_STEP_GPU : WF_ALONE_LEAST;
@@ -163,8 +179,10 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     wf_layout_say_less(&e->layout);
     wf_startup_part(&e->startup, WF_STARTUP_GRAPH, began);
     WF_TRY(wf_layout_check_available(&e->layout));
+    WF_TRY(wf_ranks_lay_out(e, p));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e));
+    WF_TRY(wf_ranks_load(e, p));
     return make_sched(e);
 }
 
@@ -204,6 +222,10 @@ static weft_status replan(struct weft_engine *e, wf_plans *plans)
 
 weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans)
 {
+    if (e->ranks.n) {
+        wf_plans_free(plans);
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "plans are measured on one device");
+    }
     pthread_mutex_lock(&e->lock);
     weft_status s = replan(e, plans);
     e->failed = s;
@@ -214,9 +236,11 @@ weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans)
 
 static void unload(struct weft_engine *e)
 {
+    wf_ranks_end(e);
     wf_sched_free(&e->sched);
     wf_batch_free(&e->batch);
     wf_exec_destroy(e->exec);
+    wf_ranks_close(e);
     if (e->tiers.pool.n) wf_tiers_close(&e->tiers);
     wf_swaps_free(&e->swaps);
     wf_engine_close_adapters(e);
@@ -233,9 +257,10 @@ static void init_stats(struct weft_engine *e)
     e->stats.kv_bytes = wf_exec_kv_bytes(e->exec);
     e->stats.activation_bytes = wf_exec_activation_bytes(e->exec);
     e->stats.scratch_bytes = wf_exec_scratch_bytes(e->exec);
+    wf_ranks_count(e, &e->stats);
     e->stats.prefill_decode_ratio = wf_sched_ratio(&e->sched);
     e->stats.load_ns = wf_now_ns() - e->startup.begin_ns;
-    memcpy(e->softmax, wf_exec_stats_of(e->exec)->softmax, e->model->hp.n_layer * sizeof *e->softmax);
+    memcpy(e->softmax, wf_exec_stats_of(e->exec)->softmax, (size_t)e->layout.graph.n_layers * sizeof *e->softmax);
 }
 
 /* As it was opened, with what has really been allocated. */
@@ -435,7 +460,8 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
     weft_status s = prepare(e, p);
     if (s == WEFT_OK) wf_startup_ready(e);
     if (s == WEFT_OK) e->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
-    if (s == WEFT_OK) wf_dev_stop_by(e->dev, wf_engine_unwanted, e);
+    /* devices of a group break off nothing: the others would wait for what does not come */
+    if (s == WEFT_OK && !e->ranks.n) wf_dev_stop_by(e->dev, wf_engine_unwanted, e);
     if (s == WEFT_OK) s = start_thread(e);
     if (s == WEFT_OK) *out = e;
     else destroy(e);
@@ -501,7 +527,7 @@ uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint
     pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock;
     uint32_t n = 0;
     pthread_mutex_lock(lock);
-    for (uint32_t i = 0; i < e->model->hp.n_layer; i++) {
+    for (uint32_t i = 0; i < (uint32_t)e->layout.graph.n_layers; i++) {
         if (!e->softmax[i].async) continue;
         if (n < cap) layers[n] = i, rows[n] = e->softmax[i].rows, recomputed[n] = e->softmax[i].recomputed;
         n++;

@@ -33,6 +33,9 @@ void wf_startup_step(wf_startup *s, uint64_t start_ns, uint32_t tokens); /* a st
 
 /* engine.c: what lab/ does with an engine. Ranges of the softmax are measured by it. */
 wf_ranges_runner wf_engine_ranges_runner(struct weft_engine *e);
+/* Puts them on the device. views: of each, for the caller to free. */
+weft_status wf_weights_load(wf_weights *w, const wf_gguf *f, wf_dev *dev, weft_progress_fn progress, void *user,
+                            wf_view **views);
 /* Other threads run steps of their own between these two. Lending waits until all requests have ended; new ones wait
  * until the return. */
 void wf_engine_lend(struct weft_engine *e);
@@ -156,6 +159,52 @@ struct weft_request {
     char message[256];
 };
 
+/* ranks.c: one of the devices of an engine that has several. Of rank 0 dev, layout and views are the engine's. */
+typedef struct wf_rank {
+    struct weft_engine *engine;
+    wf_dev *dev;
+    wf_layout layout;
+    wf_view *views;
+    wf_exec *exec;
+    wf_exec_group group;
+    pthread_t thread;
+    bool started;
+    /* under wf_ranks.lock: */
+    uint64_t n_done;    /* steps */
+    weft_status status; /* of its part of the last one; it does no more after a failure */
+    char message[256];
+} wf_rank;
+typedef struct wf_rank_step { /* a copy of what was submitted */
+    wf_batch batch;
+    wf_step_io io;
+    wf_sampling_params *sampling;
+    bool *wanted;
+} wf_rank_step;
+enum { WF_MOST_STEPS = 8 /* in flight */ };
+typedef struct wf_ranks {
+    wf_rank *list;
+    uint32_t n;     /* 0: the engine has one device */
+    uint32_t depth; /* steps in flight: as many as stages */
+    bool threads;   /* the rest is there */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    wf_rank_step steps[WF_MOST_STEPS]; /* step i is in [i % depth] */
+    uint64_t n_steps, n_waited;
+    const wf_rank *failed; /* the first one; NULL: none */
+    bool stop;
+} wf_ranks;
+/* In this order: devices and comms; layouts, with the same limits on all, the engine's own included; weights, execs and
+ * threads. All do nothing for an engine with one device. */
+weft_status wf_ranks_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o);
+weft_status wf_ranks_lay_out(struct weft_engine *e, const struct weft_engine_params *p);
+weft_status wf_ranks_load(struct weft_engine *e, const struct weft_engine_params *p);
+/* As wf_exec_submit and wf_exec_wait, on all devices: of several, a failure is seen when a step is waited for. */
+weft_status wf_ranks_submit(struct weft_engine *e, const wf_batch *b, const wf_step_io *io);
+weft_status wf_ranks_wait(struct weft_engine *e);
+void wf_ranks_count(const struct weft_engine *e, struct weft_stats *s); /* adds what they have taken of memory */
+void wf_ranks_end(struct weft_engine *e); /* no thread uses the engine's exec any more */
+void wf_ranks_close(struct weft_engine *e);
+
 /* kv_tiers.c: */
 weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engine_params *p); /* sets kv_base */
 weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine_params *p); /* after identify_kv */
@@ -202,6 +251,7 @@ struct weft_engine {
     wf_view *views;    /* of the weights */
     wf_swaps swaps;
     wf_exec *exec;
+    wf_ranks ranks;
     wf_sched sched;
     wf_tiers tiers; /* pool.n 0: there are none */
     wf_key kv_base; /* for which blocks of KV are: model, format and layout */
@@ -212,9 +262,9 @@ struct weft_engine {
     bool draft_always;     /* also where they do not pay */
     bool drafts_pay;       /* as it was found last */
     wf_draft_cost draft_costs[2][WF_DRAFT_BUCKETS]; /* by tokens: of steps beside others, and of steps alone */
-    /* a ring; the n_in_flight steps from steps[oldest_step % WF_EXEC_DEPTH] on are in flight */
-    wf_step steps[WF_EXEC_DEPTH];
-    uint32_t oldest_step, n_in_flight;
+    /* a ring; the n_in_flight steps from steps[oldest_step % depth] on are in flight, at most `depth` */
+    wf_step steps[WF_MOST_STEPS];
+    uint32_t oldest_step, n_in_flight, depth;
     uint64_t n_submitted, completed_ns; /* steps submitted so far; when the last one completed */
     wf_timeline *timeline;
     wf_sampling_params *sampling; /* [limits.logit_rows], of the step being submitted */

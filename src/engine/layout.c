@@ -59,6 +59,30 @@ weft_status wf_layout_check_kv_dtype(const struct weft_model *m, const char *nam
     return WEFT_OK;
 }
 
+static weft_status check_ranks(const struct weft_model *m, const struct weft_engine_params *p)
+{
+    uint32_t n = wf_n_ranks(p), layers = m->hp.n_layer;
+    if (n == 1) return WEFT_OK;
+    if (n > WF_COMM_RANKS)
+        return wf_fail(WEFT_ERR_ARG, "tensor_parallel %u times pipeline_parallel %u: want at most %d devices",
+                       p->tensor_parallel, p->pipeline_parallel, WF_COMM_RANKS);
+    if (p->experts && !wf_shard_of_rank(p, 1, layers).away)
+        return wf_fail(WEFT_ERR_ARG, "experts \"%s\": want a device, or DEVICE=N for the first N layers", p->experts);
+    if (p->experts && (p->tensor_parallel > 1 || p->pipeline_parallel > 1))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "experts goes with one device: leave it, or tensor_parallel and "
+                       "pipeline_parallel");
+    if (p->pipeline_parallel > layers)
+        return wf_fail(WEFT_ERR_ARG, "pipeline_parallel is %u, but %s has %u layers", p->pipeline_parallel,
+                       m->info.path, layers);
+    if (p->n_adapters || p->most_adapters || p->kv_host || p->kv_disk || p->plan)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "adapters, kv_host, kv_disk and plan need an engine with one device: leave "
+                       "them, or tensor_parallel, pipeline_parallel and experts");
+    if (p->pipeline_parallel > 1 && (m->hp.bidirectional || p->attention_windows))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "pipeline_parallel: not for models of embeddings, nor with "
+                       "attention_windows; tensor_parallel works");
+    return WEFT_OK;
+}
+
 weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine_params *p)
 {
     const struct {
@@ -67,6 +91,8 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
     } ranges[] = {{"page_tokens", p->page_tokens, 1024}, {"max_batched_tokens", p->max_batched_tokens, 65536},
                   {"n_seqs", p->n_seqs, 65536}, {"draft_tokens", p->draft_tokens, 64},
                   {"adapter_rank", p->adapter_rank, WF_ADAPTER_RANK},
+                  {"tensor_parallel", p->tensor_parallel, WF_COMM_RANKS},
+                  {"pipeline_parallel", p->pipeline_parallel, WF_COMM_RANKS},
                   {"tile", p->tile, 65536}, {"threads", p->threads, 4096}};
     WF_TRY(WF_UNUSED(p));
     if (p->debug) WF_TRY(WF_UNUSED(p->debug));
@@ -86,6 +112,7 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
     if (p->kv_disk && !p->kv_disk_bytes)
         return wf_fail(WEFT_ERR_ARG, "kv_disk names %s, but kv_disk_bytes is 0: say how large it may become",
                        p->kv_disk);
+    WF_TRY(check_ranks(m, p));
     WF_TRY(wf_pooling_choose(m->hp.pooling, p->pooling, &(enum wf_pooling){0}));
     WF_TRY(wf_layout_check_kv_dtype(m, p->kv_dtype));
     if (m->hp.bidirectional && (p->attention_windows || p->plan || p->nano_batches > 1))
@@ -119,6 +146,10 @@ static weft_status read_params(wf_layout *l, const struct weft_engine_params *p)
     l->params = *p;
     if (has_usual_cache(p) && !fills_memory(l)) l->params.kv_seqs = USUAL_CONTEXTS;
     l->params.context = l->context = p->context ? p->context : WF_MIN(l->model->hp.context, WEFT_DEFAULT_CONTEXT);
+    if (wf_n_ranks(p) > 1) { /* what is measured on one device is not for a part of the model */
+        l->params.calibration = "none";
+        if (!p->nano_batches) l->params.nano_batches = 1;
+    }
     if (l->model->hp.bidirectional) { /* a prompt is computed whole */
         l->params.calibration = "none";
         l->params.kv_host = l->params.kv_disk_bytes = 0; /* nothing finds the beginning of a prompt */
@@ -139,6 +170,7 @@ static weft_status build_graph(wf_layout *l, wf_weights *w)
     wf_build_params b = wf_build_params_of(l->dev, l->context, l->page_tokens);
     if (!l->dev && l->params.f16_residual) b.residual = WF_F16;
     wf_kv_dtype_named(l->params.kv_dtype, &b.kv);
+    b.shard = wf_shard_of_rank(&l->params, l->rank, m->hp.n_layer);
     WF_TRY(wf_pooling_choose(m->hp.pooling, l->params.pooling, &b.pooling));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &l->graph, w));
     WF_TRY(wf_adapters_add(&l->adapters, b.act, &l->graph, w));
@@ -152,14 +184,20 @@ weft_status wf_layout_graph(wf_layout *l)
 
 /* ---- limits -------------------------------------------------------------------------------------------------- */
 
-/* Tokens of a step where parameters say nothing: as measured by `weft tune`, else by the type of device. */
+/* Tokens of a step where parameters say nothing: as measured by `weft tune`, else by the type of device. Steps that go
+ * through a pipeline are shorter, so that a prompt is in all of its stages. */
 static uint32_t usual_step(const wf_layout *l)
 {
     uint32_t tuned = l->dev ? wf_select_dense_batch(l->dev) : 0;
-    return tuned ? tuned : l->device->type == WEFT_DEVICE_GPU ? STEP_TOKENS_GPU : STEP_TOKENS;
+    uint32_t usual = tuned ? tuned : l->device->type == WEFT_DEVICE_GPU ? STEP_TOKENS_GPU : STEP_TOKENS;
+    return WF_MAX(usual / WF_MAX(l->params.pipeline_parallel, 1u), 1u);
 }
 
-uint32_t wf_layout_output(const wf_layout *l) { return l->graph.values[l->graph.logits].cols; }
+/* What the last stage of a pipeline ends in. */
+uint32_t wf_layout_output(const wf_layout *l)
+{
+    return l->graph.logits < 0 ? l->model->hp.n_vocab : l->graph.values[l->graph.logits].cols;
+}
 
 static uint32_t logit_rows_of(const wf_layout *l, const wf_limits *x)
 {
@@ -185,11 +223,12 @@ static weft_status find_limits(wf_layout *l, const wf_weights *w)
     x.seqs = WF_MIN(seqs, x.step_tokens); /* each running sequence has a token in each step */
     x.logit_rows = logit_rows_of(l, &x);
     const wf_kv_growth growth = {l->page_tokens, x.step_tokens, x.seq_pages};
-    WF_TRY(wf_attention_windows_lay_out(&l->graph, w, &growth));
+    if (p->pipeline_parallel < 2) /* the scheduler has one layout, and stages have layers of different windows */
+        WF_TRY(wf_attention_windows_lay_out(&l->graph, w, &growth));
     x.tables = l->graph.kv.n_tables;
     x.held_pages = wf_kv_layout_pages(&l->graph.kv, &growth);
 
-    uint64_t page = wf_page_bytes(&l->graph), held = wf_limits_held_pages(&x);
+    uint64_t page = WF_MAX(wf_page_bytes(&l->graph), 1u), held = wf_limits_held_pages(&x); /* experts have none */
     uint64_t alike = (uint64_t)wf_limits_tables(&x) * wf_kv_window_pages(l->graph.kv.tables[0], &growth);
     uint64_t contexts = p->kv_seqs ? WF_MIN(p->kv_seqs, x.seqs) : x.seqs;
     uint64_t pages = WF_MIN(p->kv_memory ? p->kv_memory / page : alike * contexts, held * x.seqs);
@@ -239,9 +278,11 @@ static uint64_t allowance(const wf_layout *l, uint64_t all)
     return !d->available || all <= d->available ? UINT64_MAX : d->available - d->available / SPARE;
 }
 
+/* Devices of a group have as many pages in every step as each other. */
 static void unify_pool(wf_layout *l)
 {
     l->limits = l->apart;
+    if (wf_n_ranks(&l->params) > 1) return;
     wf_limits_unify_pool(&l->limits, &l->graph, &l->plans.list[0], align_of(l), l->dev ? l->dev->max_alloc
                          : l->device->max_alloc);
 }
@@ -252,7 +293,7 @@ static void unify_pool(wf_layout *l)
 static void take_pages(wf_layout *l)
 {
     wf_limits *x = &l->apart;
-    uint64_t page = wf_page_bytes(&l->graph);
+    uint64_t page = WF_MAX(wf_page_bytes(&l->graph), 1u);
     for (uint32_t fewer = 1, held = wf_limits_held_pages(x); fewer; x->pages -= fewer) {
         if (counts_seqs(l)) x->seqs = WF_MIN(WF_MAX(x->pages / held, LEAST_SEQS), x->seqs);
         x->logit_rows = logit_rows_of(l, x);
@@ -333,7 +374,13 @@ static weft_status finish(wf_layout *l)
 weft_status wf_layout_make(const struct weft_model *m, const struct weft_engine_params *p,
                            const struct weft_device_info *d, wf_dev *dev, wf_layout *l)
 {
-    *l = (wf_layout){.model = m, .device = d, .dev = dev};
+    return wf_layout_make_rank(m, p, 0, d, dev, l);
+}
+
+weft_status wf_layout_make_rank(const struct weft_model *m, const struct weft_engine_params *p, uint32_t rank,
+                                const struct weft_device_info *d, wf_dev *dev, wf_layout *l)
+{
+    *l = (wf_layout){.model = m, .rank = rank, .device = d, .dev = dev};
     WF_TRY(read_params(l, p));
     WF_TRY(wf_fail_param(wf_adapters_open(&l->adapters, m, p), "adapters"));
     WF_TRY(build_graph(l, &l->weights));
@@ -361,6 +408,11 @@ weft_status wf_layout_keep_workspaces(wf_layout *l)
     WF_TRY(wf_plans_finish(&l->graph, &l->plans, align_of(l)));
     fit_cache(l);
     return wf_layout_check_available(l);
+}
+
+void wf_layout_limit(wf_layout *l, const wf_limits *to)
+{
+    l->apart = l->limits = *to;
 }
 
 bool wf_layout_shrink(wf_layout *l)
@@ -395,10 +447,10 @@ void wf_layout_free(wf_layout *l)
 
 uint64_t wf_layout_token_bytes(const wf_layout *l)
 {
-    const wf_hparams *hp = &l->model->hp;
-    enum wf_dtype kv;
-    wf_kv_dtype_named(l->params.kv_dtype, &kv);
-    return 2ull * hp->n_layer * wf_dtype_bytes(kv, (uint64_t)hp->n_kv_head * hp->head_dim);
+    uint64_t sum = 0;
+    for (const wf_value *v = l->graph.values; v < l->graph.values + l->graph.n_values; v++)
+        if (v->kind == WF_VALUE_KV) sum += wf_dtype_bytes(v->dtype, v->cols / l->page_tokens);
+    return WF_MAX(sum, 1u);
 }
 
 void wf_layout_budget(const wf_layout *l, struct weft_budget *out)
@@ -496,7 +548,12 @@ weft_status wf_layout_device(const struct weft_engine_params *p, const char *dev
 {
     wf_open_params o = {.threads = p->threads, .tuned = p->tuned, .deterministic = p->deterministic,
                         .f16_residual = p->f16_residual, .no_kernel_cache = p->no_kernel_cache};
+    char first[WF_RANK_NAME];
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
+    if (wf_n_ranks(p) > 1 && device == p->device) { /* of several, the one that gives results */
+        WF_TRY(wf_rank_device(p, 0, first));
+        device = first;
+    }
     return wf_select_open(device, &o, out);
 }
 

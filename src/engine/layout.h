@@ -5,6 +5,7 @@
 #ifndef WF_LAYOUT_H
 #define WF_LAYOUT_H
 
+#include "dist/comm.h"
 #include "kept/ranges.h"
 #include "model/weights/adapters.h"
 #include "plan/plan.h"
@@ -12,6 +13,7 @@
 
 typedef struct wf_layout {
     const struct weft_model *model;
+    uint32_t rank; /* which of the devices this one is */
     struct weft_engine_params params; /* with what they mean on this device; what they point to is the caller's */
     const struct weft_device_info *device;
     /* the same, open; NULL: it is not, then weights count as in the file, and steps are sequential */
@@ -29,6 +31,13 @@ typedef struct wf_layout {
     uint32_t wanted_pages;   /* of the KV cache, before it was made to fit the device */
 } wf_layout;
 
+/* ranks.c: of an engine that computes on several devices: how many; what each has of the model; and which of those that
+ * params.device names it is. */
+enum { WF_RANK_NAME = 128 };
+uint32_t wf_n_ranks(const struct weft_engine_params *p);
+wf_shard wf_shard_of_rank(const struct weft_engine_params *p, uint32_t rank, uint32_t layers);
+weft_status wf_rank_device(const struct weft_engine_params *p, uint32_t rank, char name[WF_RANK_NAME]);
+
 /* WEFT_ERR_ARG for parameters out of their range: before the rest, and before a device is opened. */
 weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine_params *p);
 weft_status wf_layout_check_context(const struct weft_model *m, uint32_t context); /* can it be so long? */
@@ -39,6 +48,9 @@ weft_status wf_layout_device(const struct weft_engine_params *p, const char *dev
 /* The function. dev may be NULL. out is to be freed in any case. */
 weft_status wf_layout_make(const struct weft_model *m, const struct weft_engine_params *p,
                            const struct weft_device_info *d, wf_dev *dev, wf_layout *out);
+/* The same of a device that has that part of the model. */
+weft_status wf_layout_make_rank(const struct weft_model *m, const struct weft_engine_params *p, uint32_t rank,
+                                const struct weft_device_info *d, wf_dev *dev, wf_layout *out);
 /* Its first part: graph and weights, without what follows the model in an engine's graph (wf_graph_end). */
 weft_status wf_layout_graph(wf_layout *l);
 void wf_layout_free(wf_layout *l);
@@ -52,6 +64,8 @@ weft_status wf_layout_keep_workspaces(wf_layout *l);
 /* With an eighth of the KV pages less, for the device has less memory than it said; false: nothing is left to take,
  * or their number was given. */
 bool wf_layout_shrink(wf_layout *l);
+/* With the limits of another device of the group. */
+void wf_layout_limit(wf_layout *l, const wf_limits *to);
 /* With other plans, whose lines are given and which it takes, also after a failure. The pages stay. */
 weft_status wf_layout_replan(wf_layout *l, wf_plans *plans);
 

@@ -360,6 +360,10 @@ bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
 weft_status wf_request_swap(struct weft_request *r, const wf_swap *m)
 {
     struct weft_engine *e = r->engine;
+    if (e->ranks.n) { /* each device has a part of its pages: they are computed again */
+        wf_sched_discard(&e->sched, &r->seq);
+        return WEFT_OK;
+    }
     if (m->out && !r->host.host.data && wf_swaps_alloc(&e->swaps, m->n * wf_exec_page_bytes(e->exec),
                                                        &r->host) != WEFT_OK) {
         if (e->dev->lost) return WEFT_ERR_DEVICE;

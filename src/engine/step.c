@@ -58,7 +58,7 @@ static void reap_requests(struct weft_engine *e)
 
 static wf_step *in_flight(struct weft_engine *e, uint32_t i)
 {
-    return &e->steps[(e->oldest_step + i) % WF_EXEC_DEPTH];
+    return &e->steps[(e->oldest_step + i) % e->depth];
 }
 
 bool wf_engine_unwanted(void *engine)
@@ -95,7 +95,7 @@ static void fail_all(struct weft_engine *e, weft_status s)
     pthread_mutex_unlock(&e->lock);
     wf_log(WEFT_LOG_ERROR, "%s", wf_error());
     reap_requests(e);
-    for (; e->n_in_flight; e->n_in_flight--) wf_exec_wait(e->exec); /* their results are dropped */
+    for (; e->n_in_flight; e->n_in_flight--) wf_ranks_wait(e); /* their results are dropped */
 }
 
 /* The device has its own clock: align them by the end of the step, which is now. */
@@ -108,8 +108,9 @@ static void trace_step(const struct weft_engine *e, const wf_step *step, const w
                          now - (device->ended_ns - s->end), step->number, step->n_tokens);
 }
 
-static void count_device(struct weft_stats *s, const wf_exec_stats *device)
+static void count_device(struct weft_engine *e, const wf_exec_stats *device)
 {
+    struct weft_stats *s = &e->stats;
     s->busy_ns = device->busy_ns;
     s->idle_ns = device->idle_ns;
     s->compute_ns = device->ops.class_ns[WF_CLASS_COMPUTE];
@@ -117,6 +118,11 @@ static void count_device(struct weft_stats *s, const wf_exec_stats *device)
     s->network_ns = device->ops.class_ns[WF_CLASS_NETWORK];
     s->copy_ns = device->ops.class_ns[WF_CLASS_COPY];
     s->overlap_ns = s->compute_ns + s->memory_ns + s->network_ns + s->copy_ns - device->ops.covered_ns;
+    s->softmax_recomputed = 0;
+    for (int32_t i = 0; i < e->layout.graph.n_layers; i++) {
+        e->softmax[i] = device->softmax[i];
+        s->softmax_recomputed += device->softmax[i].recomputed;
+    }
 }
 
 /* Is it a piece of the prompt of a sequence that runs alone? */
@@ -128,15 +134,10 @@ static bool is_piece(const struct weft_engine *e, const wf_step *step)
 static void count_step(struct weft_engine *e, const wf_step *step)
 {
     uint64_t now = wf_now_ns(), start = WF_MAX(step->start_ns, e->completed_ns);
-    const wf_exec_stats *device = wf_exec_stats_of(e->exec);
-    trace_step(e, step, device, now);
+    const wf_exec_stats *device = e->ranks.n ? NULL : wf_exec_stats_of(e->exec); /* its thread may write to them */
+    if (device) trace_step(e, step, device, now);
     pthread_mutex_lock(&e->lock);
-    count_device(&e->stats, device);
-    e->stats.softmax_recomputed = 0;
-    for (uint32_t i = 0; i < e->model->hp.n_layer; i++) {
-        e->softmax[i] = device->softmax[i];
-        e->stats.softmax_recomputed += device->softmax[i].recomputed;
-    }
+    if (device) count_device(e, device);
     e->stats.steps++;
     e->stats.step_ns += now - start; /* overlapping steps count once */
     e->stats.step_tokens += step->n_tokens;
@@ -245,6 +246,12 @@ static const bool *wanted_logits(struct weft_engine *e, const wf_step *step)
     return e->wanted;
 }
 
+/* Can another step be submitted before it has ended? */
+static bool is_followed(const wf_step *step)
+{
+    return !step->have_logits && !step->have_drafts;
+}
+
 /* false: there is nothing to compute now. */
 static bool submit_step(struct weft_engine *e)
 {
@@ -262,13 +269,13 @@ static bool submit_step(struct weft_engine *e)
     wf_step_io io = {.sampling = sampling_choices(e, step), .ids = step->ids.data, .logits = step->have_logits
                      ? e->logits.data : NULL, .wanted = wanted_logits(e, step), .copies = e->swaps.list,
                      .n_copies = e->swaps.n};
-    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, &io);
+    if (s == WEFT_OK) s = wf_ranks_submit(e, &e->batch, &io);
     wf_swaps_submitted(&e->swaps);
     if (s == WEFT_ERR_CANCELLED) { /* who looks at a step has broken it off, since nobody wants it */
         for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
         drop_steps(e);
     } else if (s != WEFT_OK) fail_all(e, s);
-    else wf_sched_advance(&e->sched, !step->have_logits && !step->have_drafts);
+    else wf_sched_advance(&e->sched, is_followed(step) && !e->ranks.n); /* of several devices one knows the tokens */
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", step->start_ns, wf_now_ns(), step->number, step->n_tokens);
     return true;
 }
@@ -339,6 +346,7 @@ static void deliver_results(struct weft_engine *e, const wf_step *step, const wf
         return;
     }
     r->seq.n_pending -= r->seq.n_pending > 0;
+    r->seq.awaited = false;
     deliver_tokens(e, p, logits, (const int32_t *)step->ids.data + p->logit0);
 }
 
@@ -346,7 +354,7 @@ static void complete_step(struct weft_engine *e)
 {
     wf_step *step = in_flight(e, 0);
     uint64_t start = wf_now_ns();
-    weft_status s = wf_exec_wait(e->exec);
+    weft_status s = wf_ranks_wait(e);
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "wait", start, wf_now_ns(), step->number, step->n_tokens);
     if (s == WEFT_ERR_CANCELLED) {
         drop_steps(e);
@@ -376,16 +384,16 @@ void wf_engine_step(struct weft_engine *e)
     while (wf_engine_unwanted(e)) complete_step(e); /* nothing waits behind it */
     if (e->tiers.pool.n) wf_tiers_poll(&e->tiers, wf_now_ns());
     bool can_submit = !e->n_in_flight;
-    if (e->n_in_flight && e->n_in_flight < WF_EXEC_DEPTH) {
+    if (e->n_in_flight && e->n_in_flight < e->depth) {
         const wf_step *newest = in_flight(e, e->n_in_flight - 1);
         /* Behind a piece that is short so that it can be cancelled soon, no other one waits. */
         bool ends_soon = is_piece(e, newest) && e->sched.alone && e->sched.alone < e->layout.limits.step_tokens;
-        can_submit = !newest->have_logits && !newest->have_drafts && !ends_soon && !wf_draft_pays(e);
+        can_submit = is_followed(newest) && !ends_soon && !wf_draft_pays(e);
     }
     bool submitted = !wf_engine_adapter_job(e) && can_submit && submit_step(e);
     if (e->tiers.pool.n) wf_tiers_begin(&e->tiers);
     wf_engine_count(e);
-    if (e->n_in_flight && (!submitted || e->n_in_flight == WF_EXEC_DEPTH)) complete_step(e);
+    if (e->n_in_flight && (!submitted || e->n_in_flight == e->depth)) complete_step(e);
     else if (!submitted && wf_tiers_busy(&e->tiers)) wf_engine_pause(e);
     wf_engine_count(e);
 }

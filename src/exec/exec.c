@@ -148,11 +148,12 @@ static weft_status run_swap(wf_exec *e, const wf_submission *now, wf_queue *q, b
     return wf_flush(q);
 }
 
-/* A process without others has sent, received and combined everything already; a device may know what that costs. */
-static weft_status run_network(wf_exec *e, const wf_command *c, wf_range rows, const order *o)
+/* A device without others has sent, received and combined everything already, and may know what that costs. */
+static weft_status run_network(wf_exec *e, const wf_submission *now, const wf_command *c, wf_range rows, const order *o)
 {
+    if (e->exchanged.host.data) return wf_collective_run(e, now, c, rows, o->waits, o->n_waits, o->end);
     wf_queue *q = e->queues[c->nano->queue];
-    const wf_value *v = &e->g->values[c->node->in[0].value];
+    const wf_value *v = &e->g->values[WF_MAX(c->node->in[0].value, c->node->out[0].value)]; /* both of a size, or one */
     return wf_transfer(q, rows.count * wf_dtype_bytes(v->dtype, v->cols), o->waits, o->n_waits, o->end);
 }
 
@@ -167,7 +168,7 @@ static weft_status run_node(wf_exec *e, const wf_submission *now, const wf_comma
     case WF_NODE_DOWNLOAD: return run_download(e, now, c, rows, o);
     case WF_NODE_SWAP_OUT: return run_swap(e, now, q, true, o);
     case WF_NODE_SWAP_IN: return run_swap(e, now, q, false, o);
-    default: return run_network(e, c, rows, o);
+    default: return run_network(e, now, c, rows, o);
     }
 }
 

@@ -5,6 +5,7 @@
 #define WF_EXEC_H
 
 #include "sample/sampler.h"
+#include "dist/comm.h"
 #include "exec/memory.h"
 #include "mem/tiers.h"
 #include "exec/profile.h"
@@ -16,6 +17,15 @@ typedef struct wf_exec wf_exec;
  */
 weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, const wf_view *views, const wf_limits *l,
                            wf_exec **out);
+/* With whom a device of a group exchanges what the nodes of its graph say; comms stay the caller's. */
+typedef struct wf_exec_group {
+    wf_comm *layer;   /* those that compute each layer together: ALL_REDUCE, ALL_GATHER. NULL: it does alone */
+    wf_comm *all;     /* SEND and RECEIVE: all devices; NULL: its graph has no such nodes */
+    uint32_t from, to; /* of these: who has the layers before, and behind */
+} wf_exec_group;
+/* This device is one of a group from now on: a step is submitted while the others submit theirs. Takes pinned memory
+ * for what they exchange. Before wf_exec_bind. */
+weft_status wf_exec_join(wf_exec *e, const wf_exec_group *g);
 /* Chooses, builds and checks the kernels of every step that there may be (program.h), and takes the scratch memory that
  * they need. */
 weft_status wf_exec_bind(wf_exec *e, weft_progress_fn progress, void *user);

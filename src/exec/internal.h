@@ -52,6 +52,12 @@ struct wf_exec {
         wf_queue *queues[2]; /* to the device, and to the host; NULL until they are opened */
         wf_exec_copy list[WF_TIER_MOVES];
     } moves;
+    wf_exec_group group;
+    struct {
+        wf_host host; /* what this device gives, and behind it what it gets where that is larger; no data: no group */
+        uint64_t get; /* where that begins */
+        wf_event *here;
+    } exchanged;
     wf_exec_observer observer; /* or NULL */
     void *observer_user;
 };
@@ -65,6 +71,10 @@ typedef struct wf_submission {
     uint64_t upload_bytes;
 } wf_submission;
 
+/* collective.c: a node of the network in a group. */
+weft_status wf_collective_run(wf_exec *e, const wf_submission *now, const wf_command *c, wf_range rows,
+                              wf_event *const *waits, uint32_t n_waits, wf_event *end);
+void wf_collective_close(wf_exec *e);
 /* moves.c: */
 void wf_moves_close(wf_exec *e);
 void wf_moves_void(wf_exec *e); /* the device breaks off what is in flight */

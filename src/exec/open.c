@@ -160,6 +160,7 @@ void wf_exec_destroy(wf_exec *e)
 {
     if (!e) return;
     wf_moves_close(e);
+    wf_collective_close(e);
     for (uint32_t q = 0; q < WF_MAX_QUEUES; q++) {
         if (e->queues[q]) wf_queue_destroy(e->queues[q]);
         if (e->ends[q]) wf_event_destroy(e->ends[q]);

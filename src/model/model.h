@@ -174,9 +174,13 @@ void wf_weights_free(wf_weights *w);
 
 /* ---- building graphs (for arch/) ------------------------------------------------------------------ */
 
-/* Which part of a model that several devices compute together (tensor parallelism); ranks 0 or 1: all of it. */
+/* Which part of a model that several devices compute: of each layer (tensor parallelism; ranks 0 or 1: all of it), of
+ * the layers (pipeline parallelism; stages 0 or 1: all of them), and of the blocks (experts elsewhere). */
 typedef struct wf_shard {
     uint32_t rank, ranks;
+    uint32_t stage, stages;
+    uint32_t away; /* the first so many layers have their feed-forward on another device */
+    bool is_away;  /* this one: nothing else is here */
 } wf_shard;
 
 struct wf_builder {
@@ -194,7 +198,8 @@ struct wf_builder {
     uint32_t page_tokens;
     enum wf_dtype kv;
     enum wf_pooling pooling;
-    int32_t layer;      /* of the nodes being built */
+    int32_t layer;      /* of the nodes being built, as the file counts them */
+    int32_t first_layer, end_layer; /* of the stage */
     int32_t local_rope,
         windows; /* values of the RoPE table of local layers, and of the attention window of each query head */
     int32_t rope, unrotated,

@@ -173,8 +173,9 @@ static weft_status add_sampling(wf_graph *g)
 weft_status wf_graph_end(wf_graph *g)
 {
     WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, (uint32_t)WF_MAX(g->n_layers, 1)));
-    if (!g->pooled) WF_TRY(add_sampling(g));
-    WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download_logits", WF_ROWS_LOGITS, WF_WHEN_LOGITS, g->logits));
+    if (g->logits >= 0 && !g->pooled) WF_TRY(add_sampling(g));
+    if (g->logits >= 0)
+        WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download_logits", WF_ROWS_LOGITS, WF_WHEN_LOGITS, g->logits));
     /* Attention with asynchronous softmax counts the rows that it computes again: layers that have a range for it
      * (calibration), each in a column. */
     bool counts = false;

@@ -95,8 +95,8 @@ typedef struct wf_graph {
     size_t n_values, cap_values, n_nodes, cap_nodes;
     int32_t n_layers;
     int32_t inputs[WF_N_INPUTS], states[WF_N_STATES]; /* their values; of a state -1: this graph has none */
-    int32_t logits; /* what the graph ends in, a row for each token that wants one: what is sampled from, or */
-    bool pooled;    /* what the host makes embeddings or scores of */
+    int32_t logits; /* what the graph ends in, a row for each token that wants one; -1: other devices go on from it */
+    bool pooled;    /* that is not sampled from: the host makes embeddings or scores of it */
     bool adapted;       /* it has nodes for adapters */
     bool bidirectional; /* attention is to all keys of a sequence, whose last one WF_INPUT_LAST says */
     wf_kv_layout kv;                                  /* zero: layers share pages */

@@ -28,3 +28,26 @@ void wf_batch_free(wf_batch *b)
     for (size_t i = 0; i < WF_N_INPUTS; i++) free(b->in[i]);
     memset(b, 0, sizeof *b);
 }
+
+static uint32_t rows_in(const wf_batch *b, size_t input)
+{
+    switch (input) {
+    case WF_INPUT_INDPTR: return b->n_seqs + 1;
+    case WF_INPUT_PAGES: return b->n_pages;
+    case WF_INPUT_LOGIT_ROWS: return b->n_logits;
+    case WF_INPUT_SAMPLING:
+    case WF_INPUT_SEEDS: return 0;
+    default: return b->n_tokens;
+    }
+}
+
+void wf_batch_copy(wf_batch *to, const wf_batch *from, const wf_limits *l)
+{
+    wf_batch own = *to;
+    *to = *from;
+    memcpy(to->in, own.in, sizeof to->in);
+    for (size_t i = 0; i < WF_N_INPUTS; i++)
+        for (uint32_t t = 0; t < (from->pitch[i] ? wf_limits_tables(l) : 1); t++)
+            memcpy(wf_batch_table(to, (enum wf_input)i, t), wf_batch_table(from, (enum wf_input)i, t),
+                   rows_in(from, i) * sizeof(int32_t));
+}

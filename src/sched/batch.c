@@ -9,10 +9,12 @@ static bool is_decoding(const wf_seq *q)
     return q->n_computed > 0 && wf_seq_length(q) - q->n_computed == 1 && wf_seq_length(q) > q->n_prompt;
 }
 
-/* Tokens that can be scheduled: none if the pending token is the last of the sequence, or while it waits for a load. */
+/* Tokens that can be scheduled: none if the pending token is the last of the sequence, or while it waits for a load or
+ * for a token. */
 static uint32_t tokens_left(const wf_seq *q)
 {
-    return q->load || (q->n_pending && wf_seq_length(q) >= q->max_tokens) ? 0 : wf_seq_length(q) - q->n_computed;
+    bool waits = q->load || q->awaited || (q->n_pending && wf_seq_length(q) >= q->max_tokens);
+    return waits ? 0 : wf_seq_length(q) - q->n_computed;
 }
 
 static uint32_t wanted_logits(const wf_seq *q, uint32_t n_tokens)
@@ -94,9 +96,18 @@ static void grant_tokens(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force
     p->logits += wanted_logits(q, n);
 }
 
+/* Of those that decode, the share of a step: all, or with stages as many as the other steps in flight have. */
+static uint32_t share_of_decodes(const wf_sched *s)
+{
+    uint32_t n = 0, stages = WF_MAX(s->p.stages, 1u);
+    for (const wf_seq *q = s->running; q; q = q->next) n += q->awaited || is_decoding(q);
+    return (n + stages - 1) / stages;
+}
+
 static void plan_decodes(wf_sched *s, plan *p)
 {
-    for (wf_seq *q = s->running; q; q = q->next)
+    uint32_t most = share_of_decodes(s);
+    for (wf_seq *q = s->running; q && p->tokens < most; q = q->next)
         if (is_decoding(q) && chunk_of(s, p, q)) grant_tokens(s, p, q, 1, true);
     p->decodes = p->tokens;
 }

@@ -38,5 +38,6 @@ static inline int32_t *wf_batch_table(const wf_batch *b, enum wf_input i, uint32
 
 weft_status wf_batch_init(wf_batch *b, const wf_limits *l);
 void wf_batch_free(wf_batch *b);
+void wf_batch_copy(wf_batch *to, const wf_batch *from, const wf_limits *l); /* both of these limits */
 
 #endif

@@ -200,6 +200,7 @@ void wf_sched_advance(wf_sched *s, bool pending)
         wf_sched_release_passed(s, q);
         bool sampled = q->n_scheduled && q->n_logits && !q->no_logits && end == wf_seq_length(q) && end < q->max_tokens;
         wf_fair_computed(s, q, sampled);
+        q->awaited |= s->p.stages > 1 && sampled;
         if (!pending || !sampled || q->n_drafts) continue;
         q->n_pending++;
         q->pending_logit_row = q->logit0 + q->n_logits - 1;

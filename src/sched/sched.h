@@ -27,6 +27,9 @@
  * tile (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens
  * that the previous step will sample count as present, although only the device knows them ("pending" tokens).
  *
+ * Pipelines. Where a step goes through several stages, as many are in flight, and share out the sequences that decode.
+ * One whose next token is in flight is in no other step; chunks of a prompt follow each other.
+ *
  * Tiers. Blocks that are no longer on the device may be below it (mem/tiers.h). A sequence whose prompt begins with
  * such blocks, where loading them is expected to be faster than computing them, is admitted with pages for them and
  * computes nothing until they are there, while others run. If that fails or takes too long, it computes them.
@@ -63,6 +66,7 @@ typedef struct wf_sched_params {
     uint32_t tile;          /* tokens of a step are a multiple of this where prefill can be cut; 0: 1 */
     uint64_t shuffle_pages; /* see wf_pages_init */
     bool no_prefix;         /* no prefix caching */
+    uint32_t stages;        /* steps that are in flight, of different sequences; 0 or 1: tokens of one are pending */
     bool whole_prompts;     /* a step computes a prompt whole or not at all: none is longer than the largest step */
     /* no layer of a page table attends to more than these; window 0: some attend to all */
     wf_kv_window tables[WF_MAX_KV_TABLES];
@@ -99,6 +103,7 @@ typedef struct wf_seq {
     uint32_t n_tokens;      /* known tokens */
     /* more tokens, which steps in flight sample: positions up to n_tokens + n_pending may be scheduled */
     uint32_t n_pending;
+    bool awaited;           /* of stages: a step in flight samples its next token, which no other can have */
     uint32_t n_prompt;      /* 0: n_tokens at wf_sched_add */
     uint32_t max_tokens;    /* greatest length, prompt included */
     uint32_t n_computed;    /* tokens whose K and V are in the pages */
@@ -230,7 +235,7 @@ double wf_sched_ratio(const wf_sched *s);
 void wf_sched_batch(wf_sched *s, wf_batch *b);
 /* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the
  * device samples their next tokens; when the caller learns one it appends it to the sequence and decrements
- * n_pending. */
+ * n_pending; with stages it resets `awaited`. */
 void wf_sched_advance(wf_sched *s, bool pending);
 /* n of the drafts of the last step are what the tokens before them sampled: they count as computed. */
 void wf_sched_accept(wf_seq *q, uint32_t n);

@@ -34,7 +34,7 @@ CASES = [  # file, a line, is it right?
     ("src/exec/a.c", '#include "../dev/dev.h"', False),
     ("src/exec/a.c", "#include <dev/dev.h>", False),
     ("src/other/a.c", "#include <stdio.h>", False),
-    ("src/dist/a.c", "#include <stdio.h>", False),
+    ("src/remote/a.c", "#include <stdio.h>", False),
     ("src/plan/a.c", 'return wf_fail(s, "no such; plan", "write one with --dump-plan");', False),
     ("src/plan/a.c", 'return wf_fail(s, "%s: no plan; weft tune --overlap makes one, `weft kernels --device cpu` lists kernels", p); /* --plan */', True),
     ("src/cli/a.c", 'return wf_fail(s, "write one with --dump-plan");', True),

@@ -14,9 +14,14 @@ int32_t wf_build_activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtyp
     return v < 0 ? wf_build_fail(b, WEFT_ERR_NOMEM) : v;
 }
 
+wf_node wf_build_blank(const wf_builder *b, enum wf_node_kind kind, enum wf_op op, const char *name, enum wf_rows rows)
+{
+    return wf_graph_blank(kind, op, name, b->layer == WF_ONCE ? WF_ONCE : b->layer - b->first_layer, rows);
+}
+
 wf_node wf_build_node_of(const wf_builder *b, enum wf_op op, const char *name, enum wf_rows rows)
 {
-    wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, b->layer, rows);
+    wf_node n = wf_build_blank(b, WF_NODE_KERNEL, op, name, rows);
     const wf_hparams *hp = b->hp;
     n.p = (wf_op_params){.eps = hp->eps,
                          .scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_dim),
@@ -272,8 +277,8 @@ int32_t wf_build_embed(wf_builder *b)
 static int32_t kv_value(wf_builder *b, uint32_t v)
 {
     uint32_t cols = b->hp->n_kv_head * b->hp->head_dim * b->page_tokens;
-    int32_t value = wf_graph_value(b->graph,
-                                   (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, b->kv, cols, 2 * (uint32_t)b->layer + v});
+    uint32_t id = 2 * (uint32_t)(b->layer - b->first_layer) + v;
+    int32_t value = wf_graph_value(b->graph, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, b->kv, cols, id});
     return value < 0 ? wf_build_fail(b, WEFT_ERR_NOMEM) : value;
 }
 
@@ -414,14 +419,30 @@ int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x)
     return mlp(b, NULL, h, x);
 }
 
+/* Feed-forwards between what another device computes. */
+static void feed_forwards(wf_builder *b, wf_build_part *feed_forward)
+{
+    for (b->layer = 0; b->layer < (int32_t)b->shard.away && b->status == WEFT_OK; b->layer++)
+        wf_shard_send(b, feed_forward(b, wf_shard_receive(b)));
+    b->layer = WF_ONCE;
+}
+
 void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward)
 {
-    int32_t x = wf_build_embed(b);
-    for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer && b->status == WEFT_OK; b->layer++) {
-        x = attention(b, x);
-        if (feed_forward) x = feed_forward(b, x);
+    if (b->shard.is_away) {
+        feed_forwards(b, feed_forward);
+        return;
     }
-    wf_build_logits(b, x);
+    int32_t x = b->first_layer ? wf_shard_receive(b) : wf_build_embed(b);
+    for (b->layer = b->first_layer; b->layer < b->end_layer && b->status == WEFT_OK; b->layer++) {
+        x = attention(b, x);
+        bool is_away = b->layer < (int32_t)b->shard.away;
+        if (is_away) wf_shard_send(b, x);
+        if (feed_forward) x = is_away ? wf_shard_receive(b) : feed_forward(b, x);
+    }
+    b->layer = WF_ONCE;
+    if (b->end_layer < (int32_t)b->hp->n_layer) wf_shard_send(b, x);
+    else wf_build_logits(b, x);
 }
 
 /* ---- the whole model ------------------------------------------------------------------------------- */
@@ -445,6 +466,18 @@ wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t
                              context,  page_tokens};
 }
 
+/* A tensor that no op reads means that the model is not the one that was built. Other devices read others. */
+static void check_all_used(wf_builder *b)
+{
+    for (size_t i = 0; i < b->file->n_tensors && b->shard.stages < 2 && !b->shard.away && b->status == WEFT_OK; i++) {
+        const wf_gguf_tensor *t = &b->file->tensors[i];
+        if (!b->used[i])
+            wf_build_fail(b, wf_fail(WEFT_ERR_UNSUPPORTED,
+                                     "%s: tensor '%.*s' has no place in this architecture as weft knows it",
+                                     b->file->path, (int)t->name.len, t->name.data));
+    }
+}
+
 weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p,
                            wf_graph *graph, wf_weights *weights)
 {
@@ -465,9 +498,12 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
                     .kv = p->kv,
                     .pooling = p->pooling ? p->pooling : hp->pooling,
                     .layer = WF_ONCE,
+                    .first_layer = wf_stage_begin(hp, &p->shard, p->shard.stage),
+                    .end_layer = wf_stage_begin(hp, &p->shard, p->shard.stage + 1),
+                    .embedding = -1,
                     .used = wf_calloc(f->n_tensors, 1)};
     if (!b.used) return WEFT_ERR_NOMEM;
-    b.status = wf_graph_init(graph, (int32_t)hp->n_layer);
+    b.status = wf_graph_init(graph, b.end_layer - b.first_layer);
     graph->bidirectional = hp->bidirectional;
     if (b.status == WEFT_OK) b.status = wf_graph_begin(graph);
     if (b.status == WEFT_OK && hp->unrotated_step != 1) b.rope = wf_build_rope_table(&b, WF_ROPE_ALL);
@@ -476,16 +512,7 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
     b.windows = -1;
     if (b.status == WEFT_OK && hp->window && hp->window < p->context) b.windows = windows(&b);
     if (b.status == WEFT_OK) arch->graph(&b);
-    if (b.status == WEFT_OK) {
-        /* A tensor that no op reads means that the model is not the one that was built. */
-        for (size_t i = 0; i < b.file->n_tensors && b.status == WEFT_OK; i++) {
-            const wf_gguf_tensor *t = &b.file->tensors[i];
-            if (!b.used[i])
-                wf_build_fail(&b, wf_fail(WEFT_ERR_UNSUPPORTED,
-                                          "%s: tensor '%.*s' has no place in this architecture as weft knows it",
-                                          b.file->path, (int)t->name.len, t->name.data));
-        }
-    }
+    if (b.status == WEFT_OK) check_all_used(&b);
     free(b.used);
     return b.status;
 }

@@ -9,6 +9,8 @@ int32_t wf_build_fail(wf_builder *b, weft_status s);
 /* build.c: adds an activation, and a node. */
 int32_t wf_build_activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype, uint32_t cols);
 void wf_build_node(wf_builder *b, const wf_node *n);
+/* A node of the layer being built, without operands. */
+wf_node wf_build_blank(const wf_builder *b, enum wf_node_kind kind, enum wf_op op, const char *name, enum wf_rows rows);
 wf_node wf_build_node_of(const wf_builder *b, enum wf_op op, const char *name, enum wf_rows rows);
 /* Rows of a table, with a factor (0: 1), and added to rows of `add` (-1: none). */
 int32_t wf_build_gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add,
@@ -69,6 +71,11 @@ int32_t wf_shard_sum(wf_builder *b, const char *name, int32_t x);
 int32_t wf_shard_gather(wf_builder *b, int32_t x);
 /* x where a sum of all devices takes it from this one, as what it is added to; -1: another one adds it. */
 int32_t wf_shard_once(const wf_builder *b, int32_t x);
+
+/* Stages of a pipeline: the first layer of one; the residual stream from the stage before, and to the one behind. */
+int32_t wf_stage_begin(const wf_hparams *hp, const wf_shard *shard, uint32_t stage);
+int32_t wf_shard_receive(wf_builder *b);
+void wf_shard_send(wf_builder *b, int32_t x);
 
 /* ---- rope_table.c ---- */
 

@@ -42,7 +42,7 @@ static choice route(wf_builder *b, const char *name, const char *tensor, int32_t
     char scores[24];
     snprintf(scores, sizeof scores, "%s_scores", name);
     const wf_linear l = {scores, tensor, n};
-    wf_node node = wf_graph_blank(WF_NODE_KERNEL, WF_OP_ROUTER, name, b->layer, WF_ROWS_BATCH);
+    wf_node node = wf_build_blank(b, WF_NODE_KERNEL, WF_OP_ROUTER, name, WF_ROWS_BATCH);
     node.in[WF_ROUTER_X] = WF_ALL(wf_build_linears(b, scores, &l, 1, h, NULL, -1, WF_F32));
     node.p = *p;
     return add_router(b, &node, used);
@@ -65,7 +65,7 @@ static choice norm_and_route(wf_builder *b, int32_t x, int32_t *h)
 {
     const wf_hparams *hp = b->hp;
     const wf_linear l = {"router", "ffn_gate_inp", hp->n_expert};
-    wf_node node = wf_graph_blank(WF_NODE_KERNEL, WF_OP_ROUTER, "router", b->layer, WF_ROWS_BATCH);
+    wf_node node = wf_build_blank(b, WF_NODE_KERNEL, WF_OP_ROUTER, "router", WF_ROWS_BATCH);
     *h = -1;
     if (b->status != WEFT_OK) return (choice){-1, -1};
     node.in[WF_ROUTER_X] = WF_ALL(x);
@@ -83,7 +83,7 @@ static choice norm_and_route(wf_builder *b, int32_t x, int32_t *h)
 static void multiply(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, uint32_t cols,
                      int32_t ids, wf_operand y)
 {
-    wf_node node = wf_graph_blank(WF_NODE_KERNEL, WF_OP_GROUPED_GEMM, name, b->layer, WF_ROWS_BATCH);
+    wf_node node = wf_build_blank(b, WF_NODE_KERNEL, WF_OP_GROUPED_GEMM, name, WF_ROWS_BATCH);
     if (b->status != WEFT_OK) return;
     node.in[WF_GROUPED_GEMM_X] = WF_ALL(x);
     node.in[WF_GROUPED_GEMM_W] = WF_ALL(wf_build_expert_matrix(b, l, n, cols));
@@ -101,7 +101,7 @@ static void multiply(wf_builder *b, const char *name, const wf_linear *l, uint32
 /* residual + the parts of x by their weights. */
 static int32_t sum(wf_builder *b, const char *name, int32_t x, int32_t weights, int32_t residual)
 {
-    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_WEIGHTED_SUM, name, b->layer, WF_ROWS_BATCH);
+    wf_node n = wf_build_blank(b, WF_NODE_KERNEL, WF_OP_WEIGHTED_SUM, name, WF_ROWS_BATCH);
     if (b->status != WEFT_OK) return -1;
     int32_t y = value(b, b->residual, b->hp->hidden_size);
     n.in[WF_WEIGHTED_SUM_X] = WF_ALL(x);
@@ -114,7 +114,7 @@ static int32_t sum(wf_builder *b, const char *name, int32_t x, int32_t weights, 
 
 static int32_t silu(wf_builder *b, int32_t gate_up, uint32_t cols)
 {
-    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_SILU_MUL, "experts_silu", b->layer, WF_ROWS_BATCH);
+    wf_node n = wf_build_blank(b, WF_NODE_KERNEL, WF_OP_SILU_MUL, "experts_silu", WF_ROWS_BATCH);
     int32_t y = value(b, b->act, cols);
     n.p.activation = b->hp->gate;
     n.in[WF_SILU_MUL_GU] = WF_ALL(gate_up);

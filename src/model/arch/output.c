@@ -11,7 +11,8 @@ static int32_t logits(wf_builder *b, int32_t x)
     int32_t gathered = wf_build_gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS, 0, -1, WF_F32);
     b->norm_gain = b->hp->logit_gain; /* products are linear: the norm in front takes the factor */
     const wf_fuse norm = {.norm = "output_norm"};
-    bool apart = !tied || wf_shard_cuts_vocabulary(b); /* a part of the table, which is a matrix of its own */
+    /* a part of the table, or one that is elsewhere, is a matrix of its own */
+    bool apart = !tied || wf_shard_cuts_vocabulary(b) || b->embedding < 0;
     if (apart) return wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
     int32_t h = wf_build_norm(b, "final_norm", "output_norm", gathered);
     if (b->status != WEFT_OK) return -1;

@@ -1,4 +1,4 @@
-/* shard: what one device has of a model that several compute together (tensor parallelism), by the products of its
+/* shard: what one device has of a model that several compute together. Tensor parallelism goes by the products of the
  * graph: q, k, v, gate, up and the logits are cut along their rows, by heads, by the width of the feed-forward and by
  * tokens of the vocabulary; the products behind them along their columns, so that each device has a part of a sum. */
 #include "model/arch/build.h"
@@ -78,6 +78,8 @@ weft_status wf_shard_hparams(const wf_gguf *f, const wf_hparams *whole, const wf
     *out = *whole;
     if (shard->rank >= ranks)
         return wf_fail(WEFT_ERR_ARG, "device %u of a group of %u: want 0 to %u", shard->rank, ranks, ranks - 1);
+    if (shard->away && !whole->n_expert)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no experts that another device could compute", f->path);
     if (ranks == 1) return WEFT_OK;
     if (!can_divide(whole, ranks))
         return wf_fail(WEFT_ERR_UNSUPPORTED,
@@ -193,7 +195,7 @@ static int32_t combine(wf_builder *b, enum wf_node_kind kind, const char *name, 
 {
     if (b->status != WEFT_OK) return -1;
     const wf_value *from = &b->graph->values[x];
-    wf_node n = wf_graph_blank(kind, WF_OP_NONE, name, b->layer, from->rows);
+    wf_node n = wf_build_blank(b, kind, WF_OP_NONE, name, from->rows);
     n.in[0] = WF_ALL(x);
     n.out[0] = WF_ALL(wf_build_activation(b, from->rows, from->dtype, cols));
     wf_build_node(b, &n);
@@ -215,4 +217,28 @@ int32_t wf_shard_gather(wf_builder *b, int32_t x)
 int32_t wf_shard_once(const wf_builder *b, int32_t x)
 {
     return b->shard.rank ? -1 : x;
+}
+
+/* ---- stages, and blocks ------------------------------------------------------------------------------------------- */
+
+int32_t wf_stage_begin(const wf_hparams *hp, const wf_shard *shard, uint32_t stage)
+{
+    return (int32_t)((uint64_t)hp->n_layer * stage / WF_MAX(shard->stages, 1u));
+}
+
+int32_t wf_shard_receive(wf_builder *b)
+{
+    if (b->status != WEFT_OK) return -1;
+    wf_node n = wf_build_blank(b, WF_NODE_RECEIVE, WF_OP_NONE, "receive", WF_ROWS_BATCH);
+    n.out[0] = WF_ALL(wf_build_activation(b, WF_ROWS_BATCH, b->residual, b->hp->hidden_size));
+    wf_build_node(b, &n);
+    return n.out[0].value;
+}
+
+void wf_shard_send(wf_builder *b, int32_t x)
+{
+    if (b->status != WEFT_OK) return;
+    wf_node n = wf_build_blank(b, WF_NODE_SEND, WF_OP_NONE, "send", WF_ROWS_BATCH);
+    n.in[0] = WF_ALL(x);
+    wf_build_node(b, &n);
 }

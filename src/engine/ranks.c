@@ -1,0 +1,295 @@
+/* ranks: the devices of an engine that computes on several (weft_engine_params.tensor_parallel, pipeline_parallel,
+ * experts). Each has its part of the weights and of the KV cache, a program of its own, and a thread that submits its
+ * part of each step and waits for it; they meet in the nodes of the network (exec/collective.c). Steps are handed to
+ * all threads at once, and run one behind the other on each. See engine.h.
+ *
+ * Rank 0 gives results: it has the last layers and is the engine's own device, layout and exec. Ranks of a pipeline go
+ * from its end to its beginning, while parameters name devices from the beginning to the end.
+ */
+#include "engine/engine.h"
+#include "select/select.h"
+
+#include <weft/debug.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which is which ------------------------------------------------------------------------------------------ */
+
+uint32_t wf_n_ranks(const struct weft_engine_params *p)
+{
+    return p->experts ? 2 : WF_MAX(p->tensor_parallel, 1u) * WF_MAX(p->pipeline_parallel, 1u);
+}
+
+wf_shard wf_shard_of_rank(const struct weft_engine_params *p, uint32_t rank, uint32_t layers)
+{
+    const char *count = p->experts ? strrchr(p->experts, '=') : NULL; /* "cpu=20" */
+    uint32_t away = count ? (uint32_t)strtoul(count + 1, NULL, 10) : layers;
+    if (p->experts) return (wf_shard){.away = WF_MIN(away, layers), .is_away = rank > 0};
+    uint32_t ranks = WF_MAX(p->tensor_parallel, 1u), stages = WF_MAX(p->pipeline_parallel, 1u);
+    return (wf_shard){.rank = rank % ranks, .ranks = ranks, .stage = stages - 1 - rank / ranks, .stages = stages};
+}
+
+static uint32_t count_names(const char *list)
+{
+    uint32_t n = 1;
+    for (; *list; list++) n += *list == ',';
+    return n;
+}
+
+weft_status wf_rank_device(const struct weft_engine_params *p, uint32_t rank, char name[WF_RANK_NAME])
+{
+    uint32_t want = wf_n_ranks(p), n = p->device ? count_names(p->device) : 0;
+    wf_shard shard = wf_shard_of_rank(p, rank, 0);
+    const char *at = p->device;
+    if (p->experts) {
+        wf_copy(name, WF_RANK_NAME, rank ? p->experts : at ? at : "auto");
+        if (rank && strrchr(name, '=')) *strrchr(name, '=') = 0;
+        return WEFT_OK;
+    }
+    if (n != want)
+        return wf_fail(WEFT_ERR_ARG,
+                       "device names %u devices, but the model is to be computed by %u (tensor_parallel %u, "
+                       "pipeline_parallel %u): name each, with commas between, as \"opencl:0.0,opencl:0.1\"",
+                       n, want, shard.ranks, shard.stages);
+    for (uint32_t i = shard.stage * shard.ranks + shard.rank; i; i--) at = strchr(at, ',') + 1;
+    wf_copy(name, WF_MIN((size_t)WF_RANK_NAME, strcspn(at, ",") + 1), at);
+    return WEFT_OK;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------- */
+
+/* Comms of those that compute each layer together. */
+static weft_status open_comms(wf_ranks *all, uint32_t ranks, uint32_t timeout_ms)
+{
+    wf_comm *comms[WF_COMM_RANKS];
+    WF_TRY(wf_comm_threads(all->n, timeout_ms, comms));
+    for (uint32_t i = 0; i < all->n; i++) all->list[i].group.all = comms[i];
+    for (uint32_t first = 0; first < all->n && ranks > 1; first += ranks) {
+        WF_TRY(wf_comm_threads(ranks, timeout_ms, comms));
+        for (uint32_t i = 0; i < ranks; i++) all->list[first + i].group.layer = comms[i];
+    }
+    for (uint32_t i = 0; i < all->n; i++) { /* the layers before are of a later rank */
+        all->list[i].group.from = i + ranks;
+        all->list[i].group.to = i - WF_MIN(i, ranks);
+    }
+    return WEFT_OK;
+}
+
+/* Two that give each other what they have. */
+static void face_each_other(wf_ranks *all)
+{
+    for (uint32_t i = 0; i < 2; i++) all->list[i].group.from = all->list[i].group.to = 1 - i;
+}
+
+weft_status wf_ranks_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o)
+{
+    wf_ranks *all = &e->ranks;
+    uint32_t n = wf_n_ranks(p);
+    if (n < 2) return WEFT_OK;
+    if (!(all->list = wf_calloc(n, sizeof *all->list))) return WEFT_ERR_NOMEM;
+    all->n = n;
+    all->depth = WF_MIN(WF_MAX(p->pipeline_parallel, 1u), WF_MOST_STEPS);
+    for (uint32_t i = 0; i < n; i++) all->list[i].engine = e;
+    WF_TRY(open_comms(all, WF_MAX(p->tensor_parallel, 1u), o->watchdog_ms));
+    if (p->experts) face_each_other(all);
+    for (uint32_t i = 1; i < n; i++) {
+        char name[WF_RANK_NAME];
+        WF_TRY(wf_rank_device(p, i, name));
+        WF_TRY(wf_select_open(name, o, &all->list[i].dev));
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_ranks_lay_out(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    const wf_layout *least = &e->layout;
+    for (uint32_t i = 1; i < e->ranks.n; i++) {
+        wf_rank *r = &e->ranks.list[i];
+        WF_TRY(wf_layout_make_rank(e->model, p, i, &r->dev->info, r->dev, &r->layout));
+        WF_TRY(wf_layout_check_available(&r->layout));
+        if (r->layout.limits.pages < least->limits.pages) least = &r->layout;
+    }
+    const wf_limits limits = least->limits; /* the scheduler knows of one KV cache */
+    for (uint32_t i = 0; i < e->ranks.n; i++) wf_layout_limit(i ? &e->ranks.list[i].layout : &e->layout, &limits);
+    return WEFT_OK;
+}
+
+static weft_status load_rank(wf_rank *r, const struct weft_engine_params *p)
+{
+    wf_layout *l = &r->layout;
+    WF_TRY(wf_weights_load(&l->weights, r->engine->model->file, r->dev, p->on_progress, p->user, &r->views));
+    WF_TRY(wf_exec_create(r->dev, &l->graph, &l->plans, r->views, &l->limits, &r->exec));
+    if (p->debug && p->debug->poison) WF_TRY(wf_exec_poison(r->exec));
+    WF_TRY(wf_exec_join(r->exec, &r->group));
+    WF_TRY(wf_exec_bind(r->exec, p->on_progress, p->user));
+    r->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
+    return WEFT_OK;
+}
+
+/* What a step is when its threads come to it: its caller's arrays are those of another by then. */
+static weft_status make_step(wf_rank_step *s, const wf_limits *l)
+{
+    s->sampling = wf_calloc(l->logit_rows, sizeof *s->sampling);
+    s->wanted = wf_calloc(l->logit_rows, sizeof *s->wanted);
+    if (!s->sampling || !s->wanted) return WEFT_ERR_NOMEM;
+    return wf_batch_init(&s->batch, l);
+}
+
+static void *rank_thread(void *arg);
+
+weft_status wf_ranks_load(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    wf_ranks *all = &e->ranks;
+    pthread_condattr_t attr;
+    if (!all->n) return WEFT_OK;
+    for (uint32_t i = 1; i < all->n; i++) WF_TRY(load_rank(&all->list[i], p));
+    all->list[0].exec = e->exec;
+    for (uint32_t i = 0; i < all->depth; i++) WF_TRY(make_step(&all->steps[i], &e->layout.limits));
+    pthread_condattr_init(&attr);
+    pthread_mutex_init(&all->lock, NULL);
+    pthread_cond_init(&all->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    all->threads = true;
+    for (wf_rank *r = all->list; r < all->list + all->n; r++) {
+        if (pthread_create(&r->thread, NULL, rank_thread, r))
+            return wf_fail(WEFT_ERR_NOMEM, "cannot start a thread for each device");
+        r->started = true;
+    }
+    return WEFT_OK;
+}
+
+/* ---- steps --------------------------------------------------------------------------------------------------- */
+
+static weft_status run_part(wf_rank *r, const wf_rank_step *s)
+{
+    bool gives_results = r == r->engine->ranks.list;
+    weft_status st = wf_exec_submit(r->exec, &s->batch, gives_results ? &s->io : &(wf_step_io){0});
+    if (st == WEFT_OK) st = wf_exec_wait(r->exec);
+    if (st == WEFT_OK) return st;
+    /* nobody waits for what does not come */
+    if (r->group.layer) wf_comm_fail(r->group.layer, wf_error());
+    wf_comm_fail(r->group.all, wf_error());
+    return st;
+}
+
+static void *rank_thread(void *arg)
+{
+    wf_rank *r = arg;
+    wf_ranks *all = &r->engine->ranks;
+    pthread_mutex_lock(&all->lock);
+    for (;;) {
+        while (all->n_steps == r->n_done && !all->stop) pthread_cond_wait(&all->changed, &all->lock);
+        if (all->n_steps == r->n_done) break;
+        weft_status before = r->status;
+        pthread_mutex_unlock(&all->lock);
+        weft_status s = before ? before : run_part(r, &all->steps[r->n_done % all->depth]);
+        pthread_mutex_lock(&all->lock);
+        if (s != WEFT_OK && before == WEFT_OK) {
+            wf_copy(r->message, sizeof r->message, wf_error());
+            if (all->failed == NULL) all->failed = r; /* the others fail for want of this one */
+        }
+        r->status = s;
+        r->n_done++;
+        pthread_cond_broadcast(&all->changed);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+static void copy_step(wf_rank_step *to, const wf_batch *b, const wf_step_io *io, const wf_limits *l)
+{
+    wf_batch_copy(&to->batch, b, l);
+    to->io = *io;
+    if (io->sampling) memcpy(to->sampling, io->sampling, b->n_logits * sizeof *to->sampling);
+    if (io->wanted) memcpy(to->wanted, io->wanted, b->n_logits * sizeof *to->wanted);
+    to->io.sampling = io->sampling ? to->sampling : NULL;
+    to->io.wanted = io->wanted ? to->wanted : NULL;
+}
+
+weft_status wf_ranks_submit(struct weft_engine *e, const wf_batch *b, const wf_step_io *io)
+{
+    wf_ranks *all = &e->ranks;
+    if (!all->n) return wf_exec_submit(e->exec, b, io);
+    pthread_mutex_lock(&all->lock);
+    copy_step(&all->steps[all->n_steps % all->depth], b, io, &e->layout.limits);
+    all->n_steps++;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
+    return WEFT_OK;
+}
+
+static bool all_done(const wf_ranks *all, uint64_t steps)
+{
+    for (uint32_t i = 0; i < all->n; i++)
+        if (all->list[i].n_done < steps) return false;
+    return true;
+}
+
+weft_status wf_ranks_wait(struct weft_engine *e)
+{
+    wf_ranks *all = &e->ranks;
+    if (!all->n) return wf_exec_wait(e->exec);
+    if (all->n_waited == all->n_steps) return WEFT_OK;
+    pthread_mutex_lock(&all->lock);
+    all->n_waited++;
+    while (!all_done(all, all->n_waited)) pthread_cond_wait(&all->changed, &all->lock);
+    const wf_rank *bad = all->failed;
+    weft_status s = bad ? bad->status : WEFT_OK;
+    if (bad) wf_fail(s, "%s: %s", (bad->dev ? bad->dev : e->dev)->info.name, bad->message);
+    pthread_mutex_unlock(&all->lock);
+    return s;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------- */
+
+static void end_threads(wf_ranks *all)
+{
+    if (!all->threads) return;
+    pthread_mutex_lock(&all->lock);
+    all->stop = true;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
+    for (uint32_t i = 0; i < all->n; i++)
+        if (all->list[i].started) pthread_join(all->list[i].thread, NULL);
+    all->threads = false;
+    pthread_cond_destroy(&all->changed);
+    pthread_mutex_destroy(&all->lock);
+}
+
+void wf_ranks_end(struct weft_engine *e)
+{
+    end_threads(&e->ranks);
+}
+
+void wf_ranks_close(struct weft_engine *e)
+{
+    wf_ranks *all = &e->ranks;
+    end_threads(all);
+    for (uint32_t i = 0; i < all->n; i++) {
+        wf_rank *r = &all->list[i];
+        if (i) wf_exec_destroy(r->exec);
+        wf_layout_free(&r->layout);
+        if (r->dev) wf_dev_close(r->dev);
+        free(r->views);
+        wf_comm_close(r->group.layer);
+        wf_comm_close(r->group.all);
+    }
+    for (wf_rank_step *s = all->steps; s < all->steps + WF_MOST_STEPS; s++) {
+        wf_batch_free(&s->batch);
+        free(s->sampling);
+        free(s->wanted);
+    }
+    free(all->list);
+    *all = (wf_ranks){0};
+}
+
+void wf_ranks_count(const struct weft_engine *e, struct weft_stats *s)
+{
+    for (uint32_t i = 1; i < e->ranks.n; i++) {
+        const wf_rank *r = &e->ranks.list[i];
+        s->weight_bytes += wf_weights_bytes_on(&r->layout.weights, r->dev);
+        s->kv_bytes += wf_exec_kv_bytes(r->exec);
+        s->activation_bytes += wf_exec_activation_bytes(r->exec);
+        s->scratch_bytes += wf_exec_scratch_bytes(r->exec);
+    }
+}

@@ -1,0 +1,152 @@
+/* comm: what ranks of a group exchange, and what they see when one of them fails or stays away. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/comm.h"
+#include "support/suite.h"
+
+enum { MOST = 5, N = 3001, ROWS = 7, COLS = 24, TIMES = 20, TIMEOUT_MS = 60000 };
+
+typedef struct rank {
+    wf_comm *c;
+    pthread_t thread;
+    enum wf_dtype dtype;
+    uint64_t n;
+    uint8_t data[N * sizeof(float)];
+    float part[ROWS * COLS];
+    weft_status status;
+    char message[128];
+} rank;
+
+static float number_of(uint32_t rank, uint64_t i, int time)
+{
+    return (float)wf_random_unit(rank * 100 + (uint64_t)time, i) - 0.5f;
+}
+
+static void fill(rank *r, int time)
+{
+    for (uint64_t i = 0; i < r->n; i++) {
+        float x = number_of(r->c->rank, i, time);
+        wf_dtypes[r->dtype].encode(&x, r->data + wf_dtype_bytes(r->dtype, i), 1);
+    }
+}
+
+/* The sum in the order of the ranks, as the contract says it. */
+static bool is_sum(const rank *r, int time)
+{
+    for (uint64_t i = 0; i < r->n; i++) {
+        uint8_t want[sizeof(float)] = {0};
+        float sum = 0;
+        for (uint32_t k = 0; k < r->c->ranks; k++) {
+            uint8_t raw[sizeof(float)];
+            float x = number_of(k, i, time);
+            wf_dtypes[r->dtype].encode(&x, raw, 1);
+            wf_dtypes[r->dtype].decode(raw, &x, 1);
+            sum = k ? sum + x : x;
+        }
+        wf_dtypes[r->dtype].encode(&sum, want, 1);
+        if (memcmp(want, r->data + wf_dtype_bytes(r->dtype, i), wf_dtype_bytes(r->dtype, 1))) return false;
+    }
+    return true;
+}
+
+static void *reduce(void *arg)
+{
+    rank *r = arg;
+    for (int t = 0; t < TIMES && r->status == WEFT_OK; t++) {
+        fill(r, t);
+        r->status = wf_comm_all_reduce(r->c, r->data, r->n, r->dtype);
+        if (r->status == WEFT_OK && !is_sum(r, t)) r->status = WEFT_ERR_INTERNAL;
+    }
+    return NULL;
+}
+
+static void *gather(void *arg)
+{
+    rank *r = arg;
+    float *whole = r->c->rank ? NULL : calloc(ROWS * COLS * r->c->ranks, sizeof *whole);
+    for (int i = 0; i < ROWS * COLS; i++) r->part[i] = number_of(r->c->rank, (uint64_t)i, 0);
+    r->status = wf_comm_gather(r->c, r->part, ROWS, COLS * sizeof(float), whole);
+    for (uint32_t i = 0; whole && i < ROWS; i++)
+        for (uint32_t k = 0; k < r->c->ranks; k++)
+            for (uint32_t j = 0; j < COLS; j++)
+                if (whole[(i * r->c->ranks + k) * COLS + j] != number_of(k, i * COLS + j, 0))
+                    r->status = WEFT_ERR_INTERNAL;
+    free(whole);
+    return NULL;
+}
+
+static void *fails(void *arg)
+{
+    rank *r = arg;
+    if (r->c->rank == 1) wf_comm_fail(r->c, "out of paper");
+    r->status = wf_comm_all_reduce(r->c, r->data, r->n, r->dtype);
+    wf_copy(r->message, sizeof r->message, wf_error());
+    return NULL;
+}
+
+static void *stays_away(void *arg)
+{
+    rank *r = arg;
+    if (r->c->rank != 1) r->status = wf_comm_all_reduce(r->c, r->data, r->n, r->dtype);
+    wf_copy(r->message, sizeof r->message, wf_error());
+    return NULL;
+}
+
+static void together(uint32_t ranks, uint32_t timeout_ms, enum wf_dtype dtype, uint64_t n, void *(*fn)(void *),
+                     rank *list)
+{
+    wf_comm *comms[MOST];
+    assert_ok(wf_comm_threads(ranks, timeout_ms, comms));
+    for (uint32_t i = 0; i < ranks; i++) {
+        list[i] = (rank){.c = comms[i], .dtype = dtype, .n = n};
+        assert_int_equal(pthread_create(&list[i].thread, NULL, fn, &list[i]), 0);
+    }
+    for (uint32_t i = 0; i < ranks; i++) pthread_join(list[i].thread, NULL);
+    for (uint32_t i = 0; i < ranks; i++) wf_comm_close(comms[i]);
+}
+
+static void sums_are_in_order(void **state)
+{
+    static const uint64_t sizes[] = {1, 2, 4, N};
+    static rank list[MOST];
+    for (uint32_t ranks = 1; ranks <= MOST; ranks++)
+        for (size_t i = 0; i < WF_LEN(sizes); i++)
+            for (int half = 0; half < 2; half++) {
+                together(ranks, TIMEOUT_MS, half ? WF_F16 : WF_F32, sizes[i], reduce, list);
+                for (uint32_t r = 0; r < ranks; r++) assert_ok(list[r].status);
+            }
+}
+
+static void parts_lie_side_by_side(void **state)
+{
+    static rank list[MOST];
+    for (uint32_t ranks = 1; ranks <= MOST; ranks++) {
+        together(ranks, TIMEOUT_MS, WF_F32, 0, gather, list);
+        for (uint32_t r = 0; r < ranks; r++) assert_ok(list[r].status);
+    }
+}
+
+static void one_fails_for_all(void **state)
+{
+    static rank list[MOST];
+    together(MOST, TIMEOUT_MS, WF_F32, 100, fails, list);
+    for (uint32_t r = 0; r < MOST; r++) {
+        assert_int_equal(list[r].status, WEFT_ERR_DEVICE);
+        assert_string_equal(list[r].message, "out of paper");
+    }
+}
+
+static void nobody_waits_for_ever(void **state)
+{
+    static rank list[3];
+    together(3, 50, WF_F16, 100, stays_away, list);
+    for (uint32_t r = 0; r < 3; r += 2) {
+        assert_int_equal(list[r].status, WEFT_ERR_DEVICE);
+        assert_string_equal(list[r].message, "a device of the group did not answer in time");
+    }
+}
+
+SUITE(comm, NULL, NULL, CASE(sums_are_in_order), CASE(parts_lie_side_by_side), CASE(one_fails_for_all),
+      CASE(nobody_waits_for_ever))

@@ -1,0 +1,208 @@
+/* ranks: engines that compute on several devices: what they answer is what one device answers, whatever runs beside it,
+ * and a device that fails takes its requests with it and nothing else. On CPUs, of which a device may be several. */
+#include <weft/debug.h>
+#include <stdatomic.h>
+
+#include "support/null_device.h"
+#include "support/demo.h"
+#include "support/said.h"
+
+enum { MANY = 9, CONTEXT = 128, ANSWER = 12 };
+typedef struct layout {
+    const char *device;
+    uint32_t tp, pp;
+} layout;
+static const layout alone = {"cpu", 0, 0}, layouts[] = {
+    {"cpu,cpu", 2, 0}, {"cpu,cpu,cpu", 1, 3}, {"cpu,cpu,cpu,cpu", 2, 2}};
+
+static struct weft_engine_params params_of(layout l)
+{
+    return (struct weft_engine_params){.device = l.device, .tensor_parallel = l.tp, .pipeline_parallel = l.pp,
+                                       .n_seqs = MANY, .context = CONTEXT, .max_batched_tokens = 48, .threads = 2,
+                                       .deterministic = true};
+}
+
+/* ---- answers --------------------------------------------------------------------------------------------------- */
+
+typedef struct answer {
+    int32_t ids[ANSWER];
+    float logprobs[ANSWER];
+    atomic_int n;
+    enum weft_status status;
+} answer;
+
+static void take_event(void *user, const struct weft_event *ev)
+{
+    answer *a = user;
+    if (ev->kind == WEFT_EVENT_DONE) a->status = ev->status;
+    if (ev->kind != WEFT_EVENT_TOKEN || ev->id < 0) return;
+    a->logprobs[a->n] = ev->logprob;
+    a->ids[atomic_fetch_add(&a->n, 1)] = ev->id;
+}
+
+/* Of several kinds: greedy and sampled on the device, and by what needs logits on the host. */
+static struct weft_request *ask(struct weft_engine *e, int i, answer *a)
+{
+    static const char *const prompts[] = {"One day", "The sun was warm and the children went out to play in the park.",
+                                          "Tom had a red ball. He gave the ball to his friend, and his friend gave it "
+                                          "back to him. Then they both ran home, where mother had made a cake"};
+    *a = (answer){.status = WEFT_ERR_INTERNAL};
+    struct weft_request_params p = {.prompt = prompts[i % 3], .max_tokens = ANSWER, .ignore_eos = true,
+                                    .on_event = take_event, .user = a, .logprobs = i % 5 == 1};
+    if (i % 3 == 1) p.sampling = (struct weft_sampling){.temperature = 0.8f, .top_k = 40, .seed = 7 + (uint64_t)i};
+    if (i % 4 == 2) p.sampling.repeat_penalty = 1.2f;
+    return submit_to(e, p);
+}
+
+static void ask_all(struct weft_engine *e, answer *a)
+{
+    struct weft_request *r[MANY];
+    for (int i = 0; i < MANY; i++) r[i] = ask(e, i, &a[i]);
+    for (int i = 0; i < MANY; i++) assert_ok(end_of(r[i]));
+}
+
+static void assert_same(const answer *a, const answer *b, int n, float tolerance)
+{
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(a[i].n, b[i].n);
+        assert_memory_equal(a[i].ids, b[i].ids, sizeof a[i].ids);
+        for (int k = 0; k < ANSWER; k++) assert_true(a[i].logprobs[k] - b[i].logprobs[k] <= tolerance &&
+                                                     b[i].logprobs[k] - a[i].logprobs[k] <= tolerance);
+    }
+}
+
+/* Several at once as one after the other, bit by bit; and as on one device, where sums of parts round otherwise. */
+static void same_answers(void **state)
+{
+    static answer want[MANY], together[MANY], single[MANY];
+    struct weft_engine *e = demo_engine(params_of(alone));
+    ask_all(e, want);
+    weft_engine_close(e);
+    for (size_t l = 0; l < WF_LEN(layouts); l++) {
+        e = demo_engine(params_of(layouts[l]));
+        ask_all(e, together);
+        for (int i = 0; i < MANY; i++) assert_ok(end_of(ask(e, i, &single[i])));
+        assert_same(together, single, MANY, 0);
+        assert_same(together, want, MANY, layouts[l].tp > 1 ? 1e-3f : 0);
+        weft_engine_close(e);
+    }
+}
+
+/* Sequences lose their pages, which are computed again; others are cancelled. */
+static void little_memory(void **state)
+{
+    static answer want[MANY], got[MANY], gone;
+    struct weft_engine *e = demo_engine(params_of(alone));
+    for (int i = 0; i < MANY; i++) assert_ok(end_of(ask(e, i, &want[i])));
+    weft_engine_close(e);
+    for (size_t l = 0; l < WF_LEN(layouts); l++) {
+        struct weft_engine_params p = params_of(layouts[l]);
+        p.kv_seqs = 1;
+        e = demo_engine(p);
+        struct weft_request *cancelled = ask(e, 2, &gone);
+        for (int round = 0; round < 2; round++) {
+            struct weft_request *r[MANY];
+            for (int i = 0; i < MANY; i++) r[i] = ask(e, i, &got[i]);
+            if (!round) weft_cancel(cancelled);
+            for (int i = 0; i < MANY; i++) assert_ok(end_of(r[i]));
+            assert_same(got, want, MANY, layouts[l].tp > 1 ? 1e-3f : 0);
+        }
+        weft_request_free(cancelled);
+        struct weft_stats s = stats_of(e);
+        assert_int_equal(s.running + s.waiting, 0);
+        weft_engine_close(e);
+    }
+}
+
+/* Another device computes the feed-forwards of a mixture, or of its first layers: the same bits. */
+static void experts_elsewhere(void **state)
+{
+    static const char *const where[] = {NULL, "cpu", "cpu=1"};
+    static answer a[WF_LEN(where)];
+    struct weft_model *mixture = NULL;
+    assert_ok(weft_model_open(&(struct weft_model_params){.path = "tests/model/data/qwen3moe"}, &mixture));
+    for (size_t i = 0; i < WF_LEN(where); i++) {
+        struct weft_engine_params p = params_of(alone);
+        p.experts = where[i];
+        struct weft_engine *e = engine_of(mixture, p);
+        assert_ok(end_of(ask(e, 0, &a[i])));
+        weft_engine_close(e);
+        assert_same(&a[i], &a[0], 1, 0);
+    }
+    weft_model_close(mixture);
+}
+
+/* Closing ends what is in flight on all devices. */
+static void close_in_the_middle(void **state)
+{
+    static answer a[MANY];
+    for (size_t l = 0; l < WF_LEN(layouts); l++) {
+        struct weft_engine *e = demo_engine(params_of(layouts[l]));
+        struct weft_request *r[MANY];
+        for (int i = 0; i < MANY; i++) r[i] = ask(e, i, &a[i]);
+        while (!a[0].n) usleep(100);
+        weft_engine_close(e);
+        for (int i = 0; i < MANY; i++) weft_request_free(r[i]);
+    }
+}
+
+/* ---- failures -------------------------------------------------------------------------------------------------- */
+
+/* The second device fails, or never answers, at the nth call; what waits for it is told. */
+static void one_device_fails(void **state)
+{
+    static const layout mixed[] = {{"cpu,null", 2, 0}, {"cpu,null", 0, 2}, {"null,cpu", 0, 2}};
+    static const uint32_t nths[] = {1, 2, 40, 300};
+    for (size_t l = 0; l < WF_LEN(mixed); l++)
+        for (size_t i = 0; i < 2 * WF_LEN(nths); i++) {
+            answer a;
+            struct weft_engine_params p = params_of(mixed[l]);
+            p.calibration = "none";
+            struct weft_engine *e = demo_engine(p);
+            wf_null_configure(&(wf_null_config){.slot = i % 2 ? WF_NULL_SUBMIT : WF_NULL_ANY, .nth = nths[i / 2],
+                                                .status = WEFT_ERR_DEVICE});
+            enum weft_status s = end_of(ask(e, 0, &a));
+            assert_true(s == WEFT_ERR_DEVICE || s == WEFT_ERR_NOT_FINITE || s == WEFT_OK);
+            if (s == WEFT_ERR_DEVICE) {
+                assert_int_equal(stats_of(e).failed, WEFT_ERR_DEVICE);
+                assert_error(weft_submit(e, &(struct weft_request_params){.prompt = "One day"}, NULL), WEFT_ERR_DEVICE,
+                             "null device"); /* told at once */
+            }
+            weft_engine_close(e);
+            wf_null_configure(NULL);
+            assert_int_equal(wf_null_alive(), 0);
+        }
+}
+
+/* ---- parameters ------------------------------------------------------------------------------------------------- */
+
+static void refuse(struct weft_engine_params p, enum weft_status status, const char *words)
+{
+    struct weft_engine *e = NULL;
+    assert_error(weft_engine_open(model, &p, &e), status, words);
+    assert_null(e);
+}
+
+static void parameters(void **state)
+{
+    refuse(params_of((layout){"cpu", 2, 0}), WEFT_ERR_ARG, "names 1 devices");
+    refuse(params_of((layout){NULL, 2, 0}), WEFT_ERR_ARG, "names 0 devices");
+    refuse(params_of((layout){"cpu,cpu", 0, 0}), WEFT_ERR_ARG, "to be computed by 1");
+    refuse(params_of((layout){"cpu,cpu,cpu", 2, 2}), WEFT_ERR_ARG, "by 4");
+    refuse(params_of((layout){"cpu,nothing", 0, 2}), WEFT_ERR_NODEVICE, "nothing");
+    refuse(params_of((layout){"cpu,cpu,cpu", 3, 0}), WEFT_ERR_UNSUPPORTED, "numbers that can");
+    refuse(params_of((layout){"cpu", 0, 60}), WEFT_ERR_ARG, "layers");
+    refuse(params_of((layout){"cpu", 64, 2}), WEFT_ERR_ARG, "at most 64");
+    struct weft_engine_params p = params_of(layouts[0]);
+    p.kv_host = 1 << 20;
+    refuse(p, WEFT_ERR_UNSUPPORTED, "one device");
+    p = params_of(alone);
+    p.experts = "cpu";
+    refuse(p, WEFT_ERR_UNSUPPORTED, "no experts");
+    p.experts = "cpu=no";
+    refuse(p, WEFT_ERR_ARG, "DEVICE=N");
+}
+
+SUITE(ranks, open_demo, close_demo, CASE(same_answers), CASE(little_memory), CASE(experts_elsewhere),
+      CASE(close_in_the_middle),
+      CASE(one_device_fails), CASE(parameters))
