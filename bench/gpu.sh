@@ -78,12 +78,12 @@ steady() {
 # Peer and weft one after the other: a row of results is of one run.
 ops() {
     python3 bench/baselines/torch_peer.py >"$out/torch.csv" || return
-    timeout 400 $weft bench ops --device gpu --results "$out" --peer "$out/torch.csv"
+    WEFT_PEER=$out/torch.csv timeout 400 $weft bench ops --device gpu --results "$out"
 }
 
 clblast() {
     $python bench/baselines/clblast.py --device NVIDIA --rows 1,16,512,2048 >"$out/clblast.csv" || return
-    timeout 400 $weft bench ops --device gpu --op gemm --type F32 --results "$out" --peer "$out/clblast.csv"
+    WEFT_PEER=$out/clblast.csv timeout 400 $weft bench ops --device gpu --op gemm --type F32 --results "$out"
 }
 
 # One shape in one type: the peer from a file, weft without one.
@@ -97,7 +97,7 @@ peer() { # SHAPE:TYPE
         : >"$out/peer.csv"
     fi
     cat "$out/peer.csv"
-    local bench="timeout 250 $weft bench --shape $shape --type $type --device gpu -r 3 --results $out --peer $out/peer.csv"
+    local bench="env WEFT_PEER=$out/peer.csv timeout 250 $weft bench --shape $shape --type $type --device gpu -r 3 --results $out"
     $bench -p 512,2048 -n 128
     $bench -p 0 -n 64 -s 64
     $bench -p 0 -n 64 -s 256

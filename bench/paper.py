@@ -278,7 +278,7 @@ class Run:
     # -- single ops --
 
     def ops(self, op, shapes, *words):
-        peer = ["--peer", self.args.peer] if self.args.peer else []
+        peer = [f"WEFT_PEER={self.args.peer}"] if self.args.peer else []
         data = self.json("bench", "ops", *self.where, *self.threads, "-o", "json", "--op", op, "-r", self.repeat, *(f"--shape={s}" for s in shapes), *(["WEFT_ROTATE=1"] if self.args.quick else []),
                          *(["--results", self.folder, *peer] if peer else []), *words, *self.args.more)
         self.info()

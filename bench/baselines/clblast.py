@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""CLBlast on an OpenCL device (SGEMM on F32), for `weft bench ops --type F32 --peer`.
+"""CLBlast on an OpenCL device (SGEMM on F32), for `WEFT_PEER` of `weft bench ops --type F32`.
 
     clblast.py [--device PART_OF_NAME] [--shape SHAPE]... >peers.csv
 """

@@ -6,7 +6,7 @@
 llama.cpp is the Python package llama-cpp-python, or with --tools its own llama-bench and
 llama-batched-bench in DIR. Prints each round's tokens/s and the median of the pairwise ratios weft /
 llama.cpp. OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE are unset for both. FOLDER/<device>.csv gets
-rows of results, of the medians of these rounds. FILE gets llama.cpp's medians as `weft bench --peer FILE` takes them.
+rows of results, of the medians of these rounds. FILE gets llama.cpp's medians as `WEFT_PEER=FILE weft bench` takes them.
 """
 import argparse
 import csv

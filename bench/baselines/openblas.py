@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""OpenBLAS on the CPU (sgemm on F32), for `weft bench ops --device cpu --type F32 --peer`.
+"""OpenBLAS on the CPU (sgemm on F32), for `WEFT_PEER` of `weft bench ops --device cpu --type F32`.
 
     openblas.py [-t THREADS] [--shape SHAPE]... >peers.csv
 

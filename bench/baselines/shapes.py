@@ -1,6 +1,6 @@
 """What the peers measure and how they say it: the shapes, units and counts of `weft bench ops` (src/lab/shape.c).
 
-A peer prints lines op,dtype,shape,peer,rate,unit, which `weft bench ops --peer FILE` puts beside its own rates of the
+A peer prints lines op,dtype,shape,peer,rate,unit, which `WEFT_PEER=FILE weft bench ops` puts beside its own rates of the
 same run.
 """
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""cuBLAS and PyTorch's attention on an NVIDIA GPU, for `weft bench ops --peer`.
+"""cuBLAS and PyTorch's attention on an NVIDIA GPU, for `WEFT_PEER` of `weft bench ops`.
 
     torch_peer.py [--op gemm,decode_attention,prefill_attention] [--shape SHAPE]... >peers.csv
 

@@ -110,10 +110,8 @@ static int measure_ops(struct ops *b)
 static int cmd_bench_ops(const wf_opts *o)
 {
     struct ops b = {.view.o = o, .rows.format = o->output};
-    static const char *const of_models[] = {"f16-residual", "kv-dtype"};
-    for (size_t i = 0; i < WF_LEN(of_models); i++)
-        if (wf_opts_typed(o, of_models[i]))
-            return wf_usage(o->command, "--%s is of models, not of single ops: leave it out", of_models[i]);
+    if (wf_opts_typed(o, "kv-dtype"))
+        return wf_usage(o->command, "--kv-dtype is of models, not of single ops: leave it out");
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
     if (s) return wf_say_error(s);
     s = o->peer ? wf_peers_read(o->peer, &b.peers) : WEFT_OK;

@@ -138,7 +138,7 @@ static void find_peak(throughput *t)
     static const char *const shape[] = {"M=8,N=256,K=256"};
     struct weft_op_params p = wf_op_params(t->o, wf_main_dtype(t->m), shape, 1);
     t->peak_flops = t->o->load.peak_tflops * 1e12;
-    if (t->peak_flops > 0) return;
+    if (t->peak_flops > 0 || t->o->engine.tensor_parallel > 1 || t->o->engine.pipeline_parallel > 1) return;
     p.repeat = p.rotate = 1;
     p.on_row = keep_peak;
     p.user = &t->peak_flops;
@@ -549,7 +549,7 @@ static const wf_opt output_rows[] = {
 static const WF_GROUP(output_group, "Output", output_rows);
 static const wf_opt_group *const groups[] = {
     &wf_group_model,   &wf_group_shape,  &group,            &output_group,      &wf_group_profile, &wf_group_batching,
-    &wf_group_draft,   &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general,
+    &wf_group_draft,   &wf_group_context, &wf_group_device, &wf_group_parallel, &wf_group_kernels, &wf_group_testing, &wf_group_general,
     NULL,
 };
 

@@ -188,7 +188,7 @@ extern const char wf_file_types[], wf_weight_types[], wf_shape_names[]; /* as wo
 
 extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_group_threads, wf_group_sampling,
     wf_group_sampling_defaults, wf_group_text, wf_group_special, wf_group_batching, wf_group_draft, wf_group_adapters,
-    wf_group_profile, wf_group_device, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
+    wf_group_profile, wf_group_device, wf_group_parallel, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_opt_group wf_environment; /* environment.c: its rows are variables */
 
@@ -204,6 +204,7 @@ int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o);
 int wf_opts_environment(const wf_command *c, wf_opts *o); /* the same of the variables of environment.c */
 void wf_opts_free(wf_opts *o);
 void wf_opts_help(const wf_command *c);
+void wf_opts_help_variables(void); /* wf_environment */
 void wf_print_wrapped(FILE *out, const char *text, int indent); /* to 80 columns; the cursor is at `indent` */
 bool wf_opts_has(const wf_opts *o, const char *name);           /* was --name set? */
 bool wf_opts_typed(const wf_opts *o, const char *name);         /* by whoever runs the command? */

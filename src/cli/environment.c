@@ -2,7 +2,7 @@
  * these. See cli.h. */
 #include "cli/cli.h"
 
-/* docs/command-line.md has the same list. */
+/* `weft help variables` prints them. */
 static const wf_opt rows[] = {
     {0, "WEFT_FORCE", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT,
      AT(debug.force)},
@@ -21,6 +21,8 @@ static const wf_opt rows[] = {
      WF_OPT_FLAG, AT(debug.kv_store_always)},
     {0, "WEFT_KV_LOAD_ALWAYS", NULL, "--kv-host loads blocks also where computing them is expected to be faster",
      WF_OPT_FLAG, AT(debug.kv_load_always)},
+    {0, "WEFT_F16_RESIDUAL", NULL, "keep the residual stream in F16 (docs/tuning.md)", WF_OPT_FLAG,
+     AT(engine.f16_residual)},
     {0, "WEFT_POOLING", "mean|cls|last", "embeddings in place of text, of any model", WF_OPT_TEXT, AT(engine.pooling)},
     {0, "WEFT_WATCHDOG", "MS", "a step that takes longer means that the device is lost (60000)", WF_OPT_U32,
      AT(engine.watchdog_ms), 1, MANY},
@@ -41,6 +43,10 @@ static const wf_opt rows[] = {
      WF_OPT_SIZE, AT(rotate), 1, 0x1p63},
     {0, "WEFT_WORK_GROUPS", "N", "most work-groups of a launch of `weft bench ops`, on the CPU threads (all)",
      WF_OPT_U32, AT(work_groups), 1, UINT32_MAX},
+    {0, "WEFT_PEER", "FILE",
+     "`weft bench`, `weft bench ops`: results of another program to compare with, measured within the last hour: lines "
+     "op,dtype,shape,peer,rate,unit",
+     WF_OPT_TEXT, AT(peer)},
     {0, "WEFT_ASYNC", NULL, "`weft bench ops`: the asynchronous softmax, as of a calibrated model", WF_OPT_FLAG,
      AT(async)},
     {0, "WEFT_PEAK_TFLOPS", "T", "peak of NanoFlow's optimum in `weft bench throughput` (measured)", WF_OPT_REAL,

@@ -122,8 +122,9 @@ WF_GROUP(wf_group_profile, "Profile", profile);
 
 static const wf_opt device[] = {
     {0, "device", "DEVICE",
-     "auto, cpu, gpu, opencl (its best device), opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT,
-     AT(engine.device)},
+     "auto, cpu, gpu, opencl (its best device), opencl:P.D, or part of a device's name; with --tp and --pp one for "
+     "each part, with commas between (default auto)",
+     WF_OPT_TEXT, AT(engine.device)},
     {0, "tier", "base|dot|simd|neutral|matrix",
      "highest kernel tier to use: simd on CPUs; dot (products of bytes) and neutral (matrix units, by kernels that "
      "all vendors share) on OpenCL; matrix units on both (default: the best available)",
@@ -131,16 +132,27 @@ static const wf_opt device[] = {
 };
 WF_GROUP(wf_group_device, "Device", device);
 
+static const wf_opt parallel[] = {
+    {0, "tp", "N",
+     "tensor parallel: N devices compute each layer together, each with its part of weights and KV cache (default 1)",
+     WF_OPT_U32, AT(engine.tensor_parallel), 1, 64},
+    {0, "pp", "N",
+     "pipeline parallel: N devices, or N times --tp, have each a part of the layers, and compute different sequences at "
+     "one time (default 1)",
+     WF_OPT_U32, AT(engine.pipeline_parallel), 1, 64},
+    {0, "experts", "DEVICE[=N]",
+     "this device, such as cpu, has the experts of a mixture, or of its first N layers, and --device all else: for "
+     "models that are larger than a GPU's memory",
+     WF_OPT_TEXT, AT(engine.experts)},
+};
+WF_GROUP(wf_group_parallel, "Several devices", parallel);
+
 static const wf_opt kernels[] = {
     {0, "tuned", "FILE|none",
      "kernel choices written by `weft tune`; none: default costs (default: the file of this device, if any)",
      WF_OPT_TEXT, AT(engine.tuned)},
     {0, "deterministic", NULL, "batch-invariant kernels: a request gives the same bits alone and in any batch; slower",
      WF_OPT_FLAG, AT(engine.deterministic)},
-    {0, "f16-residual", NULL,
-     "keep the residual stream in F16: less memory and, on GPUs, less to read (on CPUs slower), but less exact: "
-     "numbers above 65504 are lost, which shows as logits that are not finite",
-     WF_OPT_FLAG, AT(engine.f16_residual)},
     {0, "kv-dtype", "auto|f16|q8_0",
      "keys and values in the KV cache: f16 (auto), or q8_0, bytes with a scale for 32, which take 0.53 of the memory, "
      "of device, host and disk; heads must be a multiple of 32",
@@ -175,9 +187,6 @@ WF_GROUP(wf_group_testing, "Advanced", testing);
 
 static const wf_opt results[] = {
     {0, "results", "FOLDER", "also append the results to FOLDER/<device>.csv", WF_OPT_TEXT, AT(results)},
-    {0, "peer", "FILE",
-     "results of another program to compare with, measured within the last hour: lines op,dtype,shape,peer,rate,unit",
-     WF_OPT_TEXT, AT(peer)},
 };
 WF_GROUP(wf_group_results, "Results", results);
 

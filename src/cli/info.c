@@ -362,8 +362,6 @@ static const wf_opt rows[] = {
      "file with attention windows (docs/tuning.md), for the estimate: where every head of a layer has one, sequences "
      "take less memory",
      WF_OPT_TEXT, AT(engine.attention_windows)},
-    {0, "f16-residual", NULL, "with the residual stream in F16, for the estimate", WF_OPT_FLAG,
-     AT(engine.f16_residual)},
     {0, "device", "DEVICE",
      "what fits this device, and how steps run there: activations of a token, longest context and largest batch, with "
      "and without reuse of buffers; auto, cpu, gpu, opencl:P.D, or part of a device's name (default: none is asked)",

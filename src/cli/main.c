@@ -60,7 +60,7 @@ static void print_help(FILE *out)
                  "  WEFT_API_KEY              a key that `weft serve` requires of its clients\n"
                  "  WEFT_CONFIG, WEFT_MODELS  the settings file and the folder of models\n"
                  "  WEFT_HISTORY              what was typed in chats; empty: not kept\n"
-                 "docs/command-line.md has those for testing and measuring.\n\n"
+                 "`weft help variables` has those for testing and measuring.\n\n"
                  "Exit codes:\n"
                  "  0    success, also if the reader of standard output closed the pipe\n"
                  "  1    runtime failure, such as too little memory or a prompt longer than the\n"
@@ -188,6 +188,7 @@ static int dispatch_words(int argc, char **argv)
     const wf_command *c = find_command(argc - help, argv + help, &words);
     if (c && (help || wants_help(c, argc - 1 - words, argv + 1 + words))) return wf_opts_help(c), 0;
     if (c) return run_command(c, argc - 1 - words, argv + 1 + words);
+    if (help && argc > 2 && !strcmp(argv[2], "variables")) return wf_opts_help_variables(), 0;
     if (help && argc > 2) word = argv[2], help = !strcmp(word, "help");
     if (help || !strcmp(word, "--help") || !strcmp(word, "-h")) return print_help(stdout), 0;
     if (!strcmp(word, "--list-devices")) return wf_print_devices();

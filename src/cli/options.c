@@ -319,7 +319,7 @@ static int unknown_option(const wf_command *c, const struct typed *t)
         return wf_usage(c, "unknown option %s; it belongs to %s", t->name, owners);
     const wf_opt *variable = variable_of(name);
     if (variable)
-        return wf_usage(c, "%s: it is the variable %s%s now, which docs/command-line.md describes", t->name,
+        return wf_usage(c, "%s: it is the variable %s%s now, which `weft help variables` describes", t->name,
                         variable->name, variable->arg ? "" : "=1");
     wf_nearest(nearest, sizeof nearest, "--", name, names, option_names(c, names, WF_LEN(names)));
     if (!*nearest)
@@ -607,16 +607,33 @@ void wf_print_wrapped(FILE *out, const char *text, int indent)
     fputc('\n', out);
 }
 
-static void print_row(const wf_opt *opt)
+static void print_described(const char *left, const char *help)
 {
     enum { INDENT = 30 };
+    if (strlen(left) < INDENT - 1) printf("%-*s", INDENT, left);
+    else printf("%s\n%*s", left, INDENT, "");
+    wf_print_wrapped(stdout, help, INDENT);
+}
+
+static void print_row(const wf_opt *opt)
+{
     char left[96], letter[8] = "";
     if (opt->letter) snprintf(letter, sizeof letter, "-%c, ", opt->letter);
-    int n =
-        snprintf(left, sizeof left, "  %s--%s%s%s", letter, opt->name, opt->arg ? " " : "", opt->arg ? opt->arg : "");
-    if (n < INDENT - 1) printf("%-*s", INDENT, left);
-    else printf("%s\n%*s", left, INDENT, "");
-    wf_print_wrapped(stdout, opt->help, INDENT);
+    snprintf(left, sizeof left, "  %s--%s%s%s", letter, opt->name, opt->arg ? " " : "", opt->arg ? opt->arg : "");
+    print_described(left, opt->help);
+}
+
+void wf_opts_help_variables(void)
+{
+    wf_print_wrapped(stdout, "Variables for what only tests and measurements need. They are read as options are, and a "
+                             "value that cannot be is an error; what holds without one stands in brackets.", 0);
+    putchar('\n');
+    for (size_t i = 0; i < wf_environment.n; i++) {
+        const wf_opt *opt = &wf_environment.rows[i];
+        char left[96];
+        snprintf(left, sizeof left, "  %s=%s", opt->name, opt->arg ? opt->arg : "1");
+        print_described(left, opt->help);
+    }
 }
 
 void wf_opts_help(const wf_command *c)

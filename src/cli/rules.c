@@ -26,12 +26,11 @@ static const struct {
     const char *commands, *names, *needed;
 } needs[] = {
     {"info|bench|bench throughput|bench ablation|plan|kernels|tune", "type", "shape"},
-    {"bench", "peer", "results"},
     {"bench throughput", "request-rate", "arrivals"},
     {"bench throughput", "arrivals", "request-rate|dataset-path"},
     {"info",
      "ctx-size|max-num-seqs|kv-memory|kv-host|kv-disk|gpu-memory-utilization|max-num-batched-tokens|policy|"
-     "attention-windows|f16-residual|kv-dtype",
+     "attention-windows|kv-dtype",
      "model|shape|json"},
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},
@@ -40,7 +39,7 @@ static const struct {
     {"plan", "output|seconds", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "profile|output|context", "overlap"},
-    {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|f16-residual|kv-dtype|ctx-size",
+    {"tune", "max-num-seqs|max-num-batched-tokens|kv-memory|deterministic|kv-dtype|ctx-size",
      "overlap|dataset-path"},
     {"serve", "sleep-idle", "models"},
     {"tune", "dataset-path", ""}, /* that of those that run loads */

@@ -280,7 +280,7 @@ static const wf_opt_group *const groups[] = {
     &wf_group_adapters,
     &limit_group,
     &log_group,         &wf_group_profile,
-    &wf_group_context,  &wf_group_device,
+    &wf_group_context,  &wf_group_device, &wf_group_parallel,
     &wf_group_kernels,  &wf_group_testing,
     &wf_group_general,  NULL,
 };

@@ -275,8 +275,6 @@ static const wf_opt step_rows[] = {
      WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
     {0, "deterministic", NULL, "measure batch-invariant kernels, for engines with --deterministic", WF_OPT_FLAG,
      AT(engine.deterministic)},
-    {0, "f16-residual", NULL, "measure with the residual stream in F16, for engines with --f16-residual", WF_OPT_FLAG,
-     AT(engine.f16_residual)},
     {0, "kv-dtype", "auto|f16|q8_0", "measure with such a KV cache, for engines with the same", WF_OPT_CHOICE,
      AT(engine.kv_dtype)},
 };

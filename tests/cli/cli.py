@@ -95,7 +95,7 @@ class Result:
 def argv(*args, program=WEFT):
     """The words that run the program. Those such as WEFT_POISON=1 are variables for it, as in a shell."""
     words = [str(a) for a in args]
-    variables = [w for w in words if re.match("WEFT_[A-Z_]+=", w)]
+    variables = [w for w in words if re.match("WEFT_[A-Z0-9_]+=", w)]
     return [*(["env", *variables] if variables else []), program, *(w for w in words if w not in variables)]
 
 

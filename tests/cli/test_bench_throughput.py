@@ -123,7 +123,7 @@ class Throughput(cli.TestCase):
         self.assertGreaterEqual(row["seconds"], 0.06)
 
     def test_deterministic_rows_say_so(self):
-        self.ok(*throughput("--const", "8:2", "--num-prompts", 1, "--policy", "orca", "--deterministic", "--f16-residual", "--kv-dtype", "q8_0", "--results", self.folder))
+        self.ok(*throughput("--const", "8:2", "--num-prompts", 1, "--policy", "orca", "--deterministic", "WEFT_F16_RESIDUAL=1", "--kv-dtype", "q8_0", "--results", self.folder))
         self.assertEqual({r["variant"] for r in self.saved(self.folder)}, {"orca-deterministic-f16-residual-kv-q8_0"})
 
     def test_results_and_csv(self):

@@ -168,7 +168,7 @@ class Bench(cli.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             peers = os.path.join(folder, "peers.txt")
             pathlib.Path(peers).write_text("model_prompt,F32,P=4,other,2,tokens/s\n")
-            for more in ([], ["--peer", peers], ["--deterministic"], ["--f16-residual"]):
+            for more in ([], [f"WEFT_PEER={peers}"], ["--deterministic"], ["WEFT_F16_RESIDUAL=1"]):
                 self.ok("bench", *cli.CPU, *SHORT, "-m", cli.data("stories260K.gguf"), "--results", folder, *more)
             name, = (n for n in os.listdir(folder) if n.endswith(".csv"))
             self.assertRegex(name, r"^weft-cpu-[a-z0-9-]+\.csv$")
@@ -476,7 +476,7 @@ class Info(cli.TestCase):
 
         acts, *_ = use("--shape", "llama3-8b")
         self.assertEqual(acts, (4 * (2 * 4096 + 2 * 14336), 4 * (7 * 4096 + 6144 + 3 * 14336)))
-        halved, *_ = use("--shape", "llama3-8b", "--f16-residual")
+        halved, *_ = use("--shape", "llama3-8b", "WEFT_F16_RESIDUAL=1")
         self.assertEqual((acts[0] - halved[0], acts[1] - halved[1]), (2 * 4096, 3 * 2 * 4096)) # the stream, and apart each of its three values
         _, longest, batch, _ = use("--shape", "llama-1.1b", "-c", 512)
         self.assertGreaterEqual(longest[0], longest[1])

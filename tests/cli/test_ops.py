@@ -125,7 +125,7 @@ class Ops(Folder):
                            'gemm,F16,"M=3,N=64,K=64",clblast,0.25,GB/s\n'
                            'gemm,F16,"M=3,N=64,K=64",wrong,1,TFLOP/s\n'
                            'gemm,Q8_0,"M=3,N=64,K=64",other,1,GB/s\n')
-        r = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, "--results", self.folder, "--peer", peers, env=self.env)
+        r = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, "--results", self.folder, f"WEFT_PEER={peers}", env=self.env)
         self.assertIn("wrong", r.err)
         self.ops(*GEMM, "--results", self.folder)
         rows = self.results()
@@ -137,11 +137,11 @@ class Ops(Folder):
 
     def test_bad_peers(self):
         for text in ("gemm,F16\n", "gemm,F16,x,p,fast,GB/s\n", "gemm,F16,x,p,-1,GB/s\n", "gemm,F16,x,p,1,GB/s,more\n"):
-            self.fails(cli.RUNTIME, "line 1", "bench", "ops", *cli.CPU, *GEMM, "--peer", self.write("peers", text))
-        self.fails(cli.RUNTIME, "/absent", "bench", "ops", *cli.CPU, *GEMM, "--peer", "/absent")
+            self.fails(cli.RUNTIME, "line 1", "bench", "ops", *cli.CPU, *GEMM, f"WEFT_PEER={self.write('peers', text)}")
+        self.fails(cli.RUNTIME, "/absent", "bench", "ops", *cli.CPU, *GEMM, "WEFT_PEER=/absent")
         old = self.write("old", "gemm,F16,x,p,1,GB/s\n")
         os.utime(old, (time.time() - 7200,) * 2)
-        self.fails(cli.USAGE, "same run", "bench", "ops", *cli.CPU, *GEMM, "--peer", old)
+        self.fails(cli.USAGE, "same run", "bench", "ops", *cli.CPU, *GEMM, f"WEFT_PEER={old}")
         for name, why in (("absent", "No such"), ("old", "not a folder")):
             self.fails(cli.RUNTIME, why, "bench", "ops", *cli.CPU, *QUICK, *GEMM, "--results", self.path(name))
             self.fails(cli.RUNTIME, why, "bench", *cli.CPU, "--results", self.path(name))
@@ -167,7 +167,7 @@ class Baselines(Folder):
         text = self.python("baselines/openblas.py", "--shape", "M=3,N=64,K=64", "--shape", "M=128,N=64,K=64", "--rotate", "1")
         self.assertRegex(text, r"^# OpenBLAS core \w+, \d+ threads\n")
         peers = self.write("peers", text)
-        rows = self.ops("--type", "F32", *GEMM, "--shape", "M=128,N=64,K=64", "--shape", "B=1,L=4", "--peer", peers, "--results", self.folder)
+        rows = self.ops("--type", "F32", *GEMM, "--shape", "M=128,N=64,K=64", "--shape", "B=1,L=4", f"WEFT_PEER={peers}", "--results", self.folder)
         self.assertEqual([r["peer"] for r in rows], ["openblas", "openblas", "", ""])
         self.assertEqual([r["unit"] for r in rows], ["GB/s", "TFLOP/s", "GB/s", "TFLOP/s"])
         self.check_plot(self.results())

@@ -56,7 +56,7 @@ class Cost(cli.TestCase):
 
     def test_residual_in_f16(self):
         """Which reads and writes less, as in an engine."""
-        f32, f16 = (number(self.cost("--shape", "llama3-8b", "--on", "h200", *more), r"(?m)^  down +[\d.]+ +([\d.]+)") for more in ([], ["--f16-residual"]))
+        f32, f16 = (number(self.cost("--shape", "llama3-8b", "--on", "h200", *more), r"(?m)^  down +[\d.]+ +([\d.]+)") for more in ([], ["WEFT_F16_RESIDUAL=1"]))
         self.assertLess(f16, f32)
 
     def test_keys_and_values_in_bytes(self):

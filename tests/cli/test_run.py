@@ -50,7 +50,9 @@ class Text(cli.TestCase):
         want = pathlib.Path(cli.data("stories260K.txt")).read_bytes()
         n = len(pathlib.Path(cli.data("stories260K.tokens.txt")).read_text().split())
         model = ["-m", cli.data("stories260K.gguf")]
-        self.assertEqual(self.ok(*RUN, *model, "-p", "", "-n", n).out, want + b"\n")
+        cpus = ["--device", "cpu,cpu"]
+        for devices in ([], [*cpus, "--tp", 2], [*cpus, "--pp", 2]):
+            self.assertEqual(self.ok(*RUN, *model, *devices, "-p", "", "-n", n).out, want + b"\n")
 
     def test_only_text_on_stdout(self):
         loud = self.ok(*RUN, "-p", "One day", "-n", 20, "-v")

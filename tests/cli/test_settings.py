@@ -127,12 +127,13 @@ class Settings(TestCase):
     def test_needs_another(self):
         """A setting that needs an option that is not there is left out; one whose option is set as well holds."""
         quick = ["-p", 8, "-n", 0, "-r", 1, *cli.CPU]
-        env = {"WEFT_CONFIG": self.put("weft.conf", "type = Q8_0\nctx-size = 64\npeer = /absent\nlogits = x\n")}
+        env = {"WEFT_CONFIG": self.put("weft.conf", "type = Q8_0\nctx-size = 64\nlogits = x\n")}
         self.ok("bench", *quick, env=env)
         self.assertRegex(self.ok("info", env=env).text, r"(?m)^cpu$")
         self.ok("kernels", env=env)
-        both = {"WEFT_CONFIG": self.put("both.conf", f"peer = /absent\nresults = {self.folder}\n")}
-        self.fails(cli.RUNTIME, "/absent", "bench", *quick, env=both)
+        logits = os.path.join(self.folder, "logits.npy")
+        self.ok("perplexity", *cli.CPU, env={"WEFT_CONFIG": self.put("both.conf", f"tokens = 1,2,3\nlogits = {logits}\n")})
+        self.assertTrue(os.path.exists(logits))
         shape = {"WEFT_CONFIG": self.put("shape.conf", "shape = absent\ntype = Q8_0\n")}
         self.ok("bench", "-m", DEMO, *quick, env=shape)  # type goes with the shape that -m goes before
 

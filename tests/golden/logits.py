@@ -74,10 +74,10 @@ def matrix_kernels(args):
     return set(re.findall(r'^(?:gemm|grouped_gemm|attention) +(\S+) +matrix .* yes +cl/', run(args.weft, 'kernels', '--device', args.device), re.M))
 
 
-def is_on_matrix_units(args, model, n, force):
+def is_on_matrix_units(args, model, n):
     if not args.matrix:
         return False
-    plan = run(args.weft, 'plan', '-m', model, '--tokens', str(n), '--device', args.device, *args.once, *force)
+    plan = run(args.weft, 'plan', '-m', model, '--tokens', str(n), '--device', args.device, *args.once)
     return bool(args.matrix & set(re.findall(r'\b(?:gemm|grouped_gemm|attention)/(\S+)', plan)))
 
 
@@ -102,13 +102,14 @@ def worst_error(args, folder, arch, fmt, variant, windows, seed, tokens):
         model = os.path.join(folder, 'm-00001-of-00003.gguf')
     if args.force:
         os.environ['WEFT_FORCE'] = args.force
-    force = ['--f16-residual'] if args.f16_residual else []
+    if args.f16_residual:
+        os.environ['WEFT_F16_RESIDUAL'] = '1'
     worst = 0
     for n in filter(None, (len(all_tokens), first_tokens(arch, fmt, variant))):
-        run(args.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, all_tokens[:n])), '--logits', got, '--device', args.device, *args.once, *force, *more)
+        run(args.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, all_tokens[:n])), '--logits', got, '--device', args.device, *args.once, *more)
         a, b = want[:n], np.load(got)
         assert a.shape == b.shape and b.dtype == np.float32, (a.shape, b.shape, b.dtype)
-        if is_on_matrix_units(args, model, n, force):
+        if is_on_matrix_units(args, model, n):
             error, units = tolerances.matrix_error('logits', b, a, SHAPE['layers']), ' of matrix units'
         else:
             error, units = tolerances.model_error('logits', b, a), ''
