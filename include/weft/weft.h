@@ -442,7 +442,7 @@ struct weft_engine_params {
     bool f16_residual; /* keep the residual stream in F16 (FlashDecoding++Next, section V, counts it so): less memory
                           and, on a GPU, less to read, but each layer rounds it, and numbers above 65504 are lost
                           (WEFT_ERR_NOT_FINITE); norms of CPUs are slower with it */
-    uint32_t draft_tokens; /* speculative decoding by prompt lookup: most tokens of a sequence that are drafted from
+    uint32_t draft_tokens; /* speculative decoding by prompt lookup, and draft_model: most tokens of a sequence that are drafted from
                               what its text said before and verified in one step, at most 64; 0: none. The tokens that
                               come are those that would have come without. Drafts are verified where that is faster, as
                               far as steps have shown */
@@ -474,7 +474,10 @@ struct weft_engine_params {
     const char *experts; /* of a mixture of experts: another device, such as "cpu", has the experts and computes the
                             feed-forwards, or with "cpu=N" those of the first N layers; `device` computes all else. What
                             is not with several devices is not with this, either, nor are they. NULL: none */
-    uint64_t reserved[3];
+    const struct weft_model *draft_model; /* drafts draft_tokens where a sequence's own text has none: a smaller model of
+                                             the same vocabulary, with an engine of its own on the same device, which
+                                             has memory for 4 sequences. NULL: none */
+    uint64_t reserved[2];
 };
 
 /* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will

@@ -106,7 +106,7 @@ typedef struct wf_opts {
     wf_serve_params serve;
     wf_words trusted_proxies, api_keys, model_names, allow, adapters;
     wf_words own; /* texts of values that were put together */
-    const char *scheduling_policy;
+    const char *scheduling_policy, *draft_model;
     struct weft_explain_params explain; /* of `weft plan` */
     bool cost, json;                    /* and its other view, */
     struct weft_cost_params costs;

@@ -176,6 +176,19 @@ static weft_status take_adapters(const wf_opts *o, wf_words *list, struct weft_e
     return WEFT_OK;
 }
 
+static weft_status take_draft_model(const wf_opts *o, struct weft_model **out, struct weft_engine_params *p)
+{
+    enum { USUAL_DRAFTS = 8 };
+    char path[PATH_MAX];
+    if (!o->draft_model) return WEFT_OK;
+    const struct weft_model_params of = {
+        .path = wf_models_find(o->draft_model, path), .stop = p->stop, .on_progress = p->on_progress, .user = p->user};
+    weft_status s = weft_model_open(&of, out);
+    p->draft_model = *out;
+    if (!p->draft_tokens) p->draft_tokens = USUAL_DRAFTS;
+    return s;
+}
+
 weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                           struct weft_engine **out)
 {
@@ -184,7 +197,10 @@ weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct w
     p.debug = &o->debug;
     weft_status s = take_adapters(o, &adapters, &p);
     wf_loading_begin(o, &l, &p.stop);
+    struct weft_model *draft = NULL;
+    if (!s) s = take_draft_model(o, &draft, &p);
     if (!s) s = weft_engine_open(m, &p, out);
+    weft_model_close(draft); /* the engine uses it */
     for (size_t i = 0; i < adapters.n; i++) free((char *)(uintptr_t)adapters.v[i]);
     free(adapters.v);
     if (!wf_loading_end(&l)) return s;

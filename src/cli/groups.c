@@ -100,6 +100,10 @@ static const wf_opt draft[] = {
      "speculative decoding by prompt lookup: draft up to N tokens from what the text said before, and verify them in "
      "one step, where that is faster; for answers that repeat their prompt, as edited code does (default 0: off)",
      WF_OPT_U32, AT(engine.draft_tokens), 0, 64},
+    {0, "draft-model", "FILE",
+     "a smaller model of the same vocabulary, which drafts where the text has nothing like it (with --draft-max, 8 if "
+     "that is not given)",
+     WF_OPT_TEXT, AT(draft_model)},
 };
 WF_GROUP(wf_group_draft, "Speculative decoding", draft);
 

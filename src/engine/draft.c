@@ -1,5 +1,5 @@
-/* draft: speculative decoding by prompt lookup. What followed the last place that ends like a sequence's text is
- * drafted as its next tokens, and one step verifies several of them: it computes them like tokens of a prompt and
+/* draft: speculative decoding. What followed the last place that ends like a sequence's text is drafted as its next
+ * tokens (prompt lookup), or a smaller model drafts them (draft_model.c), and one step verifies several of them: it computes them like tokens of a prompt and
  * samples behind each. The tokens that come are those that would have come without; drafts decide how long it takes,
  * and nothing else.
  *
@@ -11,11 +11,11 @@
 enum { MATCH_LEAST = 2, MATCH_MOST = 8, LOOK_BACK = 1 << 15, AGE_MOST = 512 };
 static const double GAIN_LEAST = 1.05; /* below it waiting for each step is not worth the noise of the estimate */
 
-/* Writes the n tokens after the last place that ends like t[0 .. len) behind t, the longest match first. Returns n, or
- * 0: no place does. */
-static uint32_t look_up(int32_t *t, uint32_t len, uint32_t n)
+/* Writes the n tokens after the last place that ends like t[0 .. len), in at least so many tokens, behind t, the longest
+ * match first. Returns n, or 0: no place does. */
+static uint32_t look_up(int32_t *t, uint32_t len, uint32_t least, uint32_t n)
 {
-    uint32_t best = MATCH_LEAST - 1, at = 0, first = len > LOOK_BACK ? len - LOOK_BACK : 0;
+    uint32_t best = least - 1, at = 0, first = len > LOOK_BACK ? len - LOOK_BACK : 0;
     for (uint32_t end = len - 1; end > first && best < MATCH_MOST; end--) {
         uint32_t same = 0;
         while (same < MATCH_MOST && same < end - first && t[end - 1 - same] == t[len - 1 - same]) same++;
@@ -26,7 +26,7 @@ static uint32_t look_up(int32_t *t, uint32_t len, uint32_t n)
 }
 
 /* So many tokens of an answer more may come than the one that is sure. */
-static uint32_t most_drafts(const struct weft_engine *e, const struct weft_request *r)
+uint32_t wf_draft_most(const struct weft_engine *e, const struct weft_request *r)
 {
     uint32_t left = r->seq.max_tokens - r->seq.n_tokens;
     return left ? WF_MIN(left - 1, e->draft_tokens) : 0;
@@ -38,8 +38,9 @@ void wf_draft_look_up(struct weft_engine *e, struct weft_request *r)
     wf_draft *d = &r->draft;
     d->n = 0;
     if (!e->drafts_pay && r->seq.n_tokens % SELDOM) return; /* enough to see whether they would */
-    d->n = !e->draft_tokens || r->seq.all_logits ? 0 : look_up(r->tokens, r->seq.n_tokens, most_drafts(e, r));
-    d->coverage += ((d->n > 0) - d->coverage) / 16;
+    uint32_t least = e->drafter ? MATCH_MOST : MATCH_LEAST; /* a model knows better than a short match */
+    d->n = !e->draft_tokens || r->seq.all_logits ? 0 : look_up(r->tokens, r->seq.n_tokens, least, wf_draft_most(e, r));
+    d->coverage += ((d->n > 0 || e->drafter) - d->coverage) / 16;
 }
 
 void wf_draft_compared(struct weft_request *r, bool same)
@@ -101,13 +102,14 @@ static uint32_t best_number(const struct weft_engine *e, bool known)
         double given = 0, computed = 0;
         for (const struct weft_request *r = e->live; r; r = r->next) {
             if (r->seq.state != WF_SEQ_RUNNING || r->seq.n_tokens < r->n_prompt) continue;
-            uint32_t most = WF_MIN(k, known ? r->draft.n : most_drafts(e, r));
+            uint32_t most = WF_MIN(k, known ? r->draft.n : wf_draft_most(e, r));
             double part = known ? 1 : r->draft.coverage;
             n += !k;
             computed += 1 + part * most;
             given += 1 + part * gain_of(&r->draft, most);
         }
         double ns = k ? cost_of(e, (uint32_t)(computed + 0.5)) : plain_cost_of(e, n);
+        if (k && !known) ns += k * e->drafter_ns;
         if (!(ns > 0)) return 0;
         if (!k) plain = best = given / ns * GAIN_LEAST;
         else if (given / ns > best) best = given / ns, number = k;
@@ -115,12 +117,15 @@ static uint32_t best_number(const struct weft_engine *e, bool known)
     return best > plain ? number : 0;
 }
 
-/* Now and then steps run without drafts, which shows how long these take. */
+/* Now and then steps run without drafts, which shows how long these take, and a few with those of a model, which shows
+ * how many are accepted. */
 bool wf_draft_pays(struct weft_engine *e)
 {
-    enum { PLAIN_STEPS = 4 };
+    enum { PLAIN_STEPS = 4, DRAFTED_STEPS = 6 };
     if (!e->draft_tokens || !e->live) return false;
-    e->drafts_pay = e->draft_always || (e->stats.steps % AGE_MOST >= PLAIN_STEPS && best_number(e, false));
+    uint64_t step = e->stats.steps % AGE_MOST;
+    bool tries = e->drafter && step >= PLAIN_STEPS && step < DRAFTED_STEPS;
+    e->drafts_pay = e->draft_always || tries || (step >= PLAIN_STEPS && best_number(e, false));
     return e->drafts_pay;
 }
 
@@ -128,6 +133,7 @@ void wf_draft_choose(struct weft_engine *e)
 {
     for (struct weft_request *r = e->live; r; r = r->next) r->seq.n_drafts = 0;
     if (!wf_draft_pays(e)) return;
+    if (e->drafter) wf_drafter_draft(e, e->draft_always ? e->draft_tokens : WF_MAX(best_number(e, false), 1u));
     uint32_t n = e->draft_always ? e->draft_tokens : best_number(e, true);
     for (struct weft_request *r = e->live; r; r = r->next)
         if (!r->seq.n_pending) r->seq.n_drafts = WF_MIN(n, r->draft.n);

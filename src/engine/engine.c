@@ -237,6 +237,7 @@ weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans)
 static void unload(struct weft_engine *e)
 {
     wf_ranks_end(e);
+    wf_drafter_close(e);
     wf_sched_free(&e->sched);
     wf_batch_free(&e->batch);
     wf_exec_destroy(e->exec);
@@ -431,6 +432,7 @@ static weft_status prepare(struct weft_engine *e, const struct weft_engine_param
 {
     wf_stopper before = wf_stop_by(p->stop, p->user);
     weft_status s = open_device(e, p);
+    if (s == WEFT_OK) s = wf_drafter_open(e, p); /* it takes its memory first */
     if (s == WEFT_OK) s = load(e, p);
     if (s == WEFT_OK && e->layout.ranges.missing) s = measure_ranges(e);
     if (s == WEFT_OK) s = wf_engine_identify_kv(e, p);

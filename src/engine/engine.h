@@ -121,6 +121,12 @@ typedef struct wf_draft_cost {
 } wf_draft_cost;
 enum { WF_DRAFT_BUCKETS = 40 };
 
+/* draft_model.c: an engine with a smaller model that drafts; after the device is open, and before the layout. */
+enum { WF_MOST_DRAFTS = 64 };
+weft_status wf_drafter_open(struct weft_engine *e, const struct weft_engine_params *p);
+void wf_drafter_draft(struct weft_engine *e, uint32_t n_drafts); /* for sequences that have none */
+void wf_drafter_close(struct weft_engine *e); /* there may be none */
+
 /* pool.c: the embedding of a prompt, or its scores, from the rows of its tokens. */
 typedef struct wf_pool_sum {
     double *sum;  /* [n], of the rows so far */
@@ -259,6 +265,8 @@ struct weft_engine {
     wf_batch batch;
     uint32_t step_ms;
     uint32_t draft_tokens; /* most of a sequence; 0: none */
+    struct weft_engine *drafter; /* NULL: drafts are looked up only */
+    double drafter_ns;     /* how long a round of drafts takes it for each token of one: a moving average */
     bool draft_always;     /* also where they do not pay */
     bool drafts_pay;       /* as it was found last */
     wf_draft_cost draft_costs[2][WF_DRAFT_BUCKETS]; /* by tokens: of steps beside others, and of steps alone */
@@ -308,6 +316,7 @@ bool wf_engine_unwanted(void *engine);       /* nobody wants the steps in flight
  * none. */
 uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, bool cancelled);
 /* draft.c: used by the engine's thread. */
+uint32_t wf_draft_most(const struct weft_engine *e, const struct weft_request *r); /* tokens that may be drafted */
 void wf_draft_look_up(struct weft_engine *e, struct weft_request *r); /* after its last token is known */
 void wf_draft_compared(struct weft_request *r, bool same);            /* with the token that was sampled */
 bool wf_draft_pays(struct weft_engine *e);   /* would steps with drafts give more, though each is waited for? */

@@ -157,7 +157,7 @@ static weft_status create_request(struct weft_engine *e, const struct weft_reque
     if (s == WEFT_OK) {
         r->engine = e;
         r->end_id = -1;
-        r->draft.coverage = r->draft.acceptance = 0.5f; /* until it is seen */
+        r->draft.coverage = 0.5f, r->draft.acceptance = e->drafter ? 0.8f : 0.5f; /* until it is seen */
         atomic_fetch_add(&e->users, 1);
         r->submit_ns = wf_now_ns();
         wf_detokenizer_init(&r->detokenizer, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
