@@ -442,10 +442,10 @@ struct weft_engine_params {
     bool f16_residual; /* keep the residual stream in F16 (FlashDecoding++Next, section V, counts it so): less memory
                           and, on a GPU, less to read, but each layer rounds it, and numbers above 65504 are lost
                           (WEFT_ERR_NOT_FINITE); norms of CPUs are slower with it */
-    uint32_t draft_tokens; /* speculative decoding by prompt lookup, and draft_model: most tokens of a sequence that are drafted from
-                              what its text said before and verified in one step, at most 64; 0: none. The tokens that
-                              come are those that would have come without. Drafts are verified where that is faster, as
-                              far as steps have shown */
+    uint32_t draft_tokens; /* speculative decoding: most tokens of a sequence that are drafted, from what its text said
+                              before (prompt lookup) or by draft_model, and verified in one step, at most 64; 0: none.
+                              The tokens that come are those that would have come without. Drafts are verified where
+                              that is faster, as far as steps have shown */
     uint64_t kv_host; /* bytes of host memory below the KV cache, pinned where the device has such, taken at the start:
                          blocks that the KV cache has no room for are found there by prompts that begin alike, which
                          load them where that is faster than computing them. Blocks are stored there when they are

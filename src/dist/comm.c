@@ -11,14 +11,14 @@ weft_status wf_comm_gather(wf_comm *c, const void *part, uint64_t rows, uint64_t
     return rows ? c->fns->gather(c, part, rows, row_bytes, whole) : WEFT_OK;
 }
 
-weft_status wf_comm_send(wf_comm *c, uint32_t to, const void *data, uint64_t bytes)
+weft_status wf_comm_send(wf_comm *c, uint32_t to, uint32_t tag, const void *data, uint64_t bytes)
 {
-    return c->fns->send(c, to, data, bytes);
+    return c->fns->send(c, to, tag, data, bytes);
 }
 
-weft_status wf_comm_receive(wf_comm *c, uint32_t from, void *data, uint64_t bytes)
+weft_status wf_comm_receive(wf_comm *c, uint32_t from, uint32_t tag, void *data, uint64_t bytes)
 {
-    return c->fns->receive(c, from, data, bytes);
+    return c->fns->receive(c, from, tag, data, bytes);
 }
 
 void wf_comm_fail(wf_comm *c, const char *message)

@@ -20,8 +20,8 @@ typedef struct wf_comm wf_comm;
 typedef struct wf_comm_fns {
     weft_status (*all_reduce)(wf_comm *, void *data, uint64_t n, enum wf_dtype dtype);
     weft_status (*gather)(wf_comm *, const void *part, uint64_t rows, uint64_t row_bytes, void *whole);
-    weft_status (*send)(wf_comm *, uint32_t to, const void *data, uint64_t bytes);
-    weft_status (*receive)(wf_comm *, uint32_t from, void *data, uint64_t bytes);
+    weft_status (*send)(wf_comm *, uint32_t to, uint32_t tag, const void *data, uint64_t bytes);
+    weft_status (*receive)(wf_comm *, uint32_t from, uint32_t tag, void *data, uint64_t bytes);
     void (*fail)(wf_comm *, const char *message);
     void (*close)(wf_comm *);
 } wf_comm_fns;
@@ -34,11 +34,12 @@ struct wf_comm { /* the first member of an implementation's own */
 weft_status wf_comm_all_reduce(wf_comm *c, void *data, uint64_t n, enum wf_dtype dtype);
 /* part [rows, row_bytes]: rank 0 gets whole [rows, ranks * row_bytes], the parts side by side; others pass NULL. */
 weft_status wf_comm_gather(wf_comm *c, const void *part, uint64_t rows, uint64_t row_bytes, void *whole);
-/* A message; the receiver wants as many bytes as were sent. Sending returns once data may change, which is before it is
+/* A message; the receiver wants the tag and as many bytes as were sent, or both were planned wrongly
+ * (WEFT_ERR_INTERNAL). Sending returns once data may change, which is before it is
  * received if no more than WF_COMM_QUEUED messages wait for that rank from this one. */
-enum { WF_COMM_QUEUED = 2 };
-weft_status wf_comm_send(wf_comm *c, uint32_t to, const void *data, uint64_t bytes);
-weft_status wf_comm_receive(wf_comm *c, uint32_t from, void *data, uint64_t bytes);
+enum { WF_COMM_QUEUED = 64 }; /* nano-batches of a step, before the other device gives something back */
+weft_status wf_comm_send(wf_comm *c, uint32_t to, uint32_t tag, const void *data, uint64_t bytes);
+weft_status wf_comm_receive(wf_comm *c, uint32_t from, uint32_t tag, void *data, uint64_t bytes);
 /* Breaks the group, unless it is broken. Any thread. */
 void wf_comm_fail(wf_comm *c, const char *message);
 void wf_comm_close(wf_comm *c); /* NULL is allowed. The last rank frees what they share */

@@ -13,6 +13,7 @@ typedef struct mailbox {
     struct {
         void *data;
         uint64_t bytes, cap;
+        uint32_t tag;
     } letters[WF_COMM_QUEUED];
     uint32_t first, n;
 } mailbox;
@@ -140,7 +141,7 @@ static weft_status await_box(thread_group *g, const mailbox *box, bool room, con
     return state_of(g);
 }
 
-static weft_status put_letter(mailbox *box, const void *data, uint64_t bytes)
+static weft_status put_letter(mailbox *box, uint32_t tag, const void *data, uint64_t bytes)
 {
     uint32_t at = (box->first + box->n) % WF_COMM_QUEUED;
     void *grown = box->letters[at].cap < bytes ? realloc(box->letters[at].data, bytes) : box->letters[at].data;
@@ -149,34 +150,37 @@ static weft_status put_letter(mailbox *box, const void *data, uint64_t bytes)
     box->letters[at].data = grown;
     box->letters[at].cap = WF_MAX(box->letters[at].cap, bytes);
     box->letters[at].bytes = bytes;
+    box->letters[at].tag = tag;
     memcpy(grown, data, bytes);
     box->n++;
     return WEFT_OK;
 }
 
-static weft_status threads_send(wf_comm *c, uint32_t to, const void *data, uint64_t bytes)
+static weft_status threads_send(wf_comm *c, uint32_t to, uint32_t tag, const void *data, uint64_t bytes)
 {
     thread_group *g = group_of(c);
     const struct timespec until = deadline_of(g);
     mailbox *box = &g->boxes[c->rank * c->ranks + to];
     pthread_mutex_lock(&g->lock);
     weft_status s = await_box(g, box, true, &until);
-    if (s == WEFT_OK) s = put_letter(box, data, bytes);
+    if (s == WEFT_OK) s = put_letter(box, tag, data, bytes);
     pthread_cond_broadcast(&g->mail);
     pthread_mutex_unlock(&g->lock);
     return s;
 }
 
-static weft_status threads_receive(wf_comm *c, uint32_t from, void *data, uint64_t bytes)
+static weft_status threads_receive(wf_comm *c, uint32_t from, uint32_t tag, void *data, uint64_t bytes)
 {
     thread_group *g = group_of(c);
     const struct timespec until = deadline_of(g);
     mailbox *box = &g->boxes[from * c->ranks + c->rank];
     pthread_mutex_lock(&g->lock);
     weft_status s = await_box(g, box, false, &until);
-    if (s == WEFT_OK && box->letters[box->first].bytes != bytes)
-        s = wf_fail(WEFT_ERR_INTERNAL, "a message of %llu bytes where %llu were expected",
-                    (unsigned long long)box->letters[box->first].bytes, (unsigned long long)bytes);
+    uint64_t sent = box->letters[box->first].bytes;
+    uint32_t sent_tag = box->letters[box->first].tag;
+    if (s == WEFT_OK && (sent != bytes || sent_tag != tag))
+        s = wf_fail(WEFT_ERR_INTERNAL, "a message of %llu bytes for %u where one of %llu for %u was expected",
+                    (unsigned long long)sent, sent_tag, (unsigned long long)bytes, tag);
     if (s == WEFT_OK) {
         memcpy(data, box->letters[box->first].data, bytes);
         box->first = (box->first + 1) % WF_COMM_QUEUED, box->n--;

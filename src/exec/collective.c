@@ -3,6 +3,8 @@
  * waits meanwhile: what a plan puts before the node, on whatever queue, is computed beside it. See exec.h. */
 #include "exec/internal.h"
 
+_Static_assert((int)WF_COMM_QUEUED >= (int)WF_MAX_RANGES, "a device sends all nano-batches before it receives one");
+
 /* Rows of a matrix in device memory, to or from rows without gaps. */
 static weft_status copy_rows(wf_queue *q, bool out, const wf_view *v, uint8_t *host, wf_event *const *waits,
                              uint32_t n_waits, wf_event *end)
@@ -49,13 +51,14 @@ static places place(const wf_exec *e, enum wf_node_kind kind, const wf_view *in,
     return p;
 }
 
-static weft_status exchange(wf_exec *e, enum wf_node_kind kind, const wf_view *v, const places *p)
+/* first: of its rows, which tells messages apart. */
+static weft_status exchange(wf_exec *e, enum wf_node_kind kind, const wf_view *v, uint32_t first, const places *p)
 {
     const wf_exec_group *g = &e->group;
     uint64_t row = wf_dtype_bytes((enum wf_dtype)v->dtype, v->cols);
     switch (kind) {
-    case WF_NODE_SEND: return wf_comm_send(g->all, g->to, p->give, v->rows * row);
-    case WF_NODE_RECEIVE: return wf_comm_receive(g->all, g->from, p->get, v->rows * row);
+    case WF_NODE_SEND: return wf_comm_send(g->all, g->to, first, p->give, v->rows * row);
+    case WF_NODE_RECEIVE: return wf_comm_receive(g->all, g->from, first, p->get, v->rows * row);
     case WF_NODE_ALL_REDUCE:
         return wf_comm_all_reduce(g->layer, p->give, (uint64_t)v->rows * v->cols, (enum wf_dtype)v->dtype);
     case WF_NODE_ALL_GATHER: return wf_comm_gather(g->layer, p->give, v->rows, row, p->get);
@@ -79,7 +82,7 @@ weft_status wf_collective_run(wf_exec *e, const wf_submission *now, const wf_com
                                                : copy_rows(q, true, &in, p.give, waits, n_waits, here));
     WF_TRY(flush_all(e, now));
     WF_TRY(wf_wait(here, ms));
-    WF_TRY(exchange(e, kind, kind == WF_NODE_RECEIVE ? &out : &in, &p));
+    WF_TRY(exchange(e, kind, kind == WF_NODE_RECEIVE ? &out : &in, rows.first, &p));
     if (p.get && !p.direct) WF_TRY(copy_rows(q, false, &out, p.get, NULL, 0, here));
     return end ? wf_mark(q, NULL, 0, end) : WEFT_OK;
 }

@@ -141,15 +141,68 @@ static bool is_attention(const wf_graph *g, const wf_plan_line *l)
     return wf_plan_find_node(g, l)->op == WF_OP_ATTENTION;
 }
 
-/* The lines [begin, end) for one nano-batch; attention on a queue of its own. */
-static weft_status add_nano_batch(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, const cut *c, uint32_t i)
+static bool is_collective(const wf_graph *g, const wf_plan_line *l)
+{
+    return wf_plan_find_node(g, l)->kind >= WF_NODE_ALL_GATHER;
+}
+
+static bool is_sent(const wf_graph *g, const wf_plan_line *l)
+{
+    return wf_plan_find_node(g, l)->kind == WF_NODE_SEND;
+}
+
+static bool is_received(const wf_graph *g, const wf_plan_line *l)
+{
+    return wf_plan_find_node(g, l)->kind == WF_NODE_RECEIVE;
+}
+
+/* Is a line of [begin, end) such a one? The first of them; end: none. */
+typedef bool line_test(const wf_graph *g, const wf_plan_line *l);
+static size_t find_line(const wf_plan *p, size_t begin, size_t end, const wf_graph *g, line_test *test)
+{
+    while (begin < end && !test(g, &p->lines[begin])) begin++;
+    return begin;
+}
+
+/* The lines [begin, end) for one nano-batch; those of the test (NULL: none) on a queue of their own. */
+static weft_status add_nano_batch(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, const cut *c, uint32_t i,
+                                  line_test *apart)
 {
     for (size_t l = begin; l < end; l++) {
         wf_plan_line line = whole->lines[l];
         line.begin = boundary_of(c, i);
         line.end = boundary_of(c, i + 1);
-        line.queue = is_attention(c->g, &line);
+        line.queue = apart && apart(c->g, &line);
         WF_TRY(wf_plan_add_line(p, &line));
+    }
+    return WEFT_OK;
+}
+
+static weft_status add_nano_batches(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, const cut *c,
+                                    line_test *apart)
+{
+    for (uint32_t i = 0; i < c->parts; i++) WF_TRY(add_nano_batch(p, whole, begin, end, c, i, apart));
+    return WEFT_OK;
+}
+
+/* Who submits waits at collectives: each comes once all nano-batches have what is before it, so that one is exchanged
+ * while the others are computed. */
+static weft_status cut_at_collectives(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, const cut *c)
+{
+    for (size_t next; begin < end; begin = next) {
+        next = find_line(whole, begin + 1, end, c->g, is_collective);
+        WF_TRY(add_nano_batches(p, whole, begin, next, c, is_collective));
+    }
+    return WEFT_OK;
+}
+
+/* Another device computes what it has of one nano-batch while this one computes another: one comes after the other, from
+ * what is received to what is sent. */
+static weft_status cut_at_messages(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, const cut *c)
+{
+    for (size_t next; begin < end; begin = next) {
+        next = find_line(whole, find_line(whole, begin, end, c->g, is_sent), end, c->g, is_received);
+        WF_TRY(add_nano_batches(p, whole, begin, next, c, NULL));
     }
     return WEFT_OK;
 }
@@ -160,12 +213,16 @@ static weft_status cut_layers(wf_plan *p, const wf_plan *whole, const cut *c)
     while (begin < whole->n_lines && whole->lines[begin].where == WF_LINE_ONCE) begin++;
     for (end = begin; end < whole->n_lines && whole->lines[end].where != WF_LINE_ONCE;) end++;
     for (size_t i = 0; i < begin; i++) WF_TRY(wf_plan_add_line(p, &whole->lines[i]));
-    /* Attention of nano-batch i stands before what the others compute meanwhile: all up to attention, then all behind
-     * it. */
     size_t middle = end;
     while (middle > begin && !is_attention(c->g, &whole->lines[middle - 1])) middle--;
-    for (uint32_t i = 0; i < c->parts; i++) WF_TRY(add_nano_batch(p, whole, begin, middle, c, i));
-    for (uint32_t i = 0; i < c->parts; i++) WF_TRY(add_nano_batch(p, whole, middle, end, c, i));
+    if (find_line(whole, begin, end, c->g, is_sent) < end) {
+        WF_TRY(cut_at_messages(p, whole, begin, end, c));
+    } else if (find_line(whole, begin, end, c->g, is_collective) < end) {
+        WF_TRY(cut_at_collectives(p, whole, begin, end, c));
+    } else { /* attention of one stands before what the others compute meanwhile */
+        WF_TRY(add_nano_batches(p, whole, begin, middle, c, is_attention));
+        WF_TRY(add_nano_batches(p, whole, middle, end, c, is_attention));
+    }
     for (size_t i = end; i < whole->n_lines; i++) WF_TRY(wf_plan_add_line(p, &whole->lines[i]));
     return WEFT_OK;
 }

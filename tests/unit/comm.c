@@ -77,6 +77,33 @@ static void *gather(void *arg)
     return NULL;
 }
 
+/* Each to the next one, more than may wait at a time. */
+static void *pass_on(void *arg)
+{
+    enum { MESSAGES = 3 * WF_COMM_QUEUED };
+    rank *r = arg;
+    uint32_t me = r->c->rank, ranks = r->c->ranks, to = (me + 1) % ranks, from = (me + ranks - 1) % ranks, got[8];
+    for (uint32_t i = 0; i < MESSAGES + 5 && r->status == WEFT_OK; i++) {
+        const uint32_t sent[8] = {me, i};
+        if (i < MESSAGES) r->status = wf_comm_send(r->c, to, i, sent, 4 * (2 + i % 7));
+        if (i < 5 || r->status != WEFT_OK) continue; /* five are under way */
+        r->status = wf_comm_receive(r->c, from, i - 5, got, 4 * (2 + (i - 5) % 7));
+        if (r->status == WEFT_OK && (got[0] != from || got[1] != i - 5)) r->status = WEFT_ERR_INTERNAL;
+    }
+    return NULL;
+}
+
+/* What comes is not what was planned. */
+static void *another_message(void *arg)
+{
+    rank *r = arg;
+    uint32_t x = 0;
+    if (!r->c->rank) r->status = wf_comm_send(r->c, 1, 7, &x, sizeof x);
+    else r->status = wf_comm_receive(r->c, 0, 8, &x, sizeof x);
+    wf_copy(r->message, sizeof r->message, wf_error());
+    return NULL;
+}
+
 static void *fails(void *arg)
 {
     rank *r = arg;
@@ -128,6 +155,19 @@ static void parts_lie_side_by_side(void **state)
     }
 }
 
+static void messages_keep_their_order(void **state)
+{
+    static rank list[MOST];
+    for (uint32_t ranks = 2; ranks <= MOST; ranks++) {
+        together(ranks, TIMEOUT_MS, WF_F32, 0, pass_on, list);
+        for (uint32_t r = 0; r < ranks; r++) assert_ok(list[r].status);
+    }
+    together(2, TIMEOUT_MS, WF_F32, 0, another_message, list);
+    assert_ok(list[0].status);
+    assert_int_equal(list[1].status, WEFT_ERR_INTERNAL);
+    assert_string_equal(list[1].message, "a message of 4 bytes for 7 where one of 4 for 8 was expected");
+}
+
 static void one_fails_for_all(void **state)
 {
     static rank list[MOST];
@@ -148,5 +188,6 @@ static void nobody_waits_for_ever(void **state)
     }
 }
 
-SUITE(comm, NULL, NULL, CASE(sums_are_in_order), CASE(parts_lie_side_by_side), CASE(one_fails_for_all),
+SUITE(comm, NULL, NULL, CASE(sums_are_in_order), CASE(parts_lie_side_by_side), CASE(messages_keep_their_order),
+      CASE(one_fails_for_all),
       CASE(nobody_waits_for_ever))

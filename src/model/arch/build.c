@@ -423,7 +423,7 @@ int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x)
 static void feed_forwards(wf_builder *b, wf_build_part *feed_forward)
 {
     for (b->layer = 0; b->layer < (int32_t)b->shard.away && b->status == WEFT_OK; b->layer++)
-        wf_shard_send(b, feed_forward(b, wf_shard_receive(b)));
+        wf_shard_send(b, feed_forward(b, wf_shard_receive(b, "receive")));
     b->layer = WF_ONCE;
 }
 
@@ -433,12 +433,15 @@ void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *fe
         feed_forwards(b, feed_forward);
         return;
     }
-    int32_t x = b->first_layer ? wf_shard_receive(b) : wf_build_embed(b);
+    int32_t x = b->first_layer ? wf_shard_receive(b, "receive") : wf_build_embed(b);
+    bool is_away = false; /* what the last layer gives comes from another device, to the next one */
     for (b->layer = b->first_layer; b->layer < b->end_layer && b->status == WEFT_OK; b->layer++) {
+        if (is_away) x = wf_shard_receive(b, "receive");
         x = attention(b, x);
-        bool is_away = b->layer < (int32_t)b->shard.away;
+        is_away = b->layer < (int32_t)b->shard.away;
         if (is_away) wf_shard_send(b, x);
-        if (feed_forward) x = is_away ? wf_shard_receive(b) : feed_forward(b, x);
+        else if (feed_forward) x = feed_forward(b, x);
+        if (is_away && b->layer + 1 == b->end_layer) x = wf_shard_receive(b, "receive_last");
     }
     b->layer = WF_ONCE;
     if (b->end_layer < (int32_t)b->hp->n_layer) wf_shard_send(b, x);

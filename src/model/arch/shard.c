@@ -226,10 +226,10 @@ int32_t wf_stage_begin(const wf_hparams *hp, const wf_shard *shard, uint32_t sta
     return (int32_t)((uint64_t)hp->n_layer * stage / WF_MAX(shard->stages, 1u));
 }
 
-int32_t wf_shard_receive(wf_builder *b)
+int32_t wf_shard_receive(wf_builder *b, const char *name)
 {
     if (b->status != WEFT_OK) return -1;
-    wf_node n = wf_build_blank(b, WF_NODE_RECEIVE, WF_OP_NONE, "receive", WF_ROWS_BATCH);
+    wf_node n = wf_build_blank(b, WF_NODE_RECEIVE, WF_OP_NONE, name, WF_ROWS_BATCH);
     n.out[0] = WF_ALL(wf_build_activation(b, WF_ROWS_BATCH, b->residual, b->hp->hidden_size));
     wf_build_node(b, &n);
     return n.out[0].value;
