@@ -232,7 +232,7 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
 
 /* One of up to three matrices that share an input. bias: look for "<tensor>.bias" too. */
 typedef struct wf_linear {
-    const char *name, *tensor; /* node "q", tensor "attn_q" */
+    const char *name, *tensor; /* node "q", tensor "attn_q"; the name decides what of it a shard has (arch/shard.c) */
     uint32_t rows;
     uint32_t rotated; /* of them, the first: heads of q and k. 0: none */
 } wf_linear;

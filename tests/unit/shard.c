@@ -409,7 +409,8 @@ static void what_cannot_be_cut(void **state)
         const char *words;
     } rows[] = {
         {DATA "llama", 0, 3, WEFT_ERR_UNSUPPORTED,
-         "3 devices cannot have equal parts of 4 heads, 2 KV heads and a feed-forward of 96; numbers that can: 1, 2, 4"},
+         "3 devices cannot have equal parts of 4 heads, 2 KV heads and a feed-forward of 96; numbers that can: 1, 2, "
+         "4"},
         {DATA "qwen2moe", 0, 3, WEFT_ERR_UNSUPPORTED, "a feed-forward of 32 and one of 48; numbers that can: 1, 2, 4"},
         {DATA "olmo2", 1, 2, WEFT_ERR_UNSUPPORTED, "norms of q and k are of all heads at once"},
         {DATA "llama", 2, 2, WEFT_ERR_ARG, "device 2 of a group of 2: want 0 to 1"},

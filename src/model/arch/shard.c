@@ -91,7 +91,7 @@ weft_status wf_shard_hparams(const wf_gguf *f, const wf_hparams *whole, const wf
     return WEFT_OK;
 }
 
-/* ---- stripes ------------------------------------------------------------------------------------------------------ */
+/* ---- stripes ----------------------------------------------------------------------------------------------------- */
 
 static wf_stripe equal_stripe(const wf_builder *b, uint32_t whole)
 {

@@ -315,8 +315,8 @@ weft_status wf_adapters_add(wf_adapters *a, enum wf_dtype act, wf_graph *g, wf_w
 {
     if (!a->places) return WEFT_OK;
     if (is_shard(w))
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "adapters change whole matrices, and of several devices each has a part of "
-                       "them: a model with adapters runs on one device");
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "adapters change whole matrices, of which each of several devices has a "
+                       "part: a model with adapters runs on one device");
     pass p = {.to = a, .g = g, .w = w, .act = act, .ones = -1};
     wf_node *nodes = g->nodes;
     size_t n = g->n_nodes;
