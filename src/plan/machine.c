@@ -20,6 +20,8 @@ static const struct constant {
     {"f16", offsetof(wf_machine, ops[WF_ARITH_F16]), 1e12}, {"q8", offsetof(wf_machine, ops[WF_ARITH_Q8]), 1e12},
     {"flop", offsetof(wf_machine, flop_energy), 1e-12},     {"byte", offsetof(wf_machine, byte_energy), 1e-12},
     {"static", offsetof(wf_machine, static_power), 1},      {"limit", offsetof(wf_machine, power_limit), 1},
+    {"latency", offsetof(wf_machine, latency), 1e-6},       {"host", offsetof(wf_machine, host), 1},
+    {"fabric", offsetof(wf_machine, fabric), 1e9},          {"far", offsetof(wf_machine, fabric_latency), 1e-6},
 };
 
 typedef struct reader {
@@ -43,7 +45,8 @@ static weft_status read_constant(wf_machine *m, const char *word)
     }
     return wf_fail(
         WEFT_ERR_FORMAT,
-        "'%.32s': want memory, read, network, f32, f16, q8, flop, byte, static or limit, then = and a number above 0",
+        "'%.32s': want memory, read, network, f32, f16, q8, flop, byte, static, limit, latency, host, fabric or far, then "
+        "= and a number above 0",
         word);
 }
 
@@ -92,7 +95,23 @@ wf_machine wf_machine_times(const wf_machine *one, uint32_t n)
     m.n_devices *= n;
     m.memory *= n, m.read *= n, m.network *= n, m.static_power *= n, m.power_limit *= n;
     for (size_t i = 0; i < WF_N_ARITH; i++) m.ops[i] *= n;
+    if (m.host > 0 && m.n_devices > m.host && m.fabric > 0)
+        m.network = m.n_devices * m.fabric, m.latency = m.fabric_latency;
     return m;
+}
+
+/* A part of each device goes round twice, once as it is added up and once as it is told. */
+double wf_machine_all_reduce(const wf_machine *m, double bytes)
+{
+    double steps = 2 * (m->n_devices - 1.0);
+    return (m->network > 0 ? steps * bytes / m->network : 0) + steps * m->latency;
+}
+
+double wf_machine_send(const wf_machine *m, double bytes, bool same_host)
+{
+    bool far = !same_host && m->fabric > 0;
+    double rate = far ? m->fabric : m->network / m->n_devices;
+    return (rate > 0 ? bytes / rate : 0) + (far ? m->fabric_latency : m->latency);
 }
 
 /* F16 is exact on units for F16; more is rounded. Formats of few bits can be multiplied as integers. */
