@@ -151,23 +151,28 @@ static weft_status put_node(wf_step_cost *s, const wf_graph *g, const wf_node *n
 
 /* ---- what devices tell each other ----------------------------------------------------------------------------- */
 
-/* They also pass through memory and are added up, an operation for each number of both all-reduces' halves. */
+/* Of tensor parallelism, in a node's layer: two all-reduces of all rows (equation 3). Of a row that others want, each
+ * device has a part already. Sums also pass through memory and are added up, an operation for each number of both
+ * all-reduces' halves. */
+static wf_op_cost exchange_cost(const wf_graph *g, const wf_node *n, const wf_load *l, const wf_machine *m)
+{
+    double row = (double)wf_dtype_bytes(g->values[n->out[WF_ATTENTION_O].value].dtype, wf_graph_width(g)),
+           bytes = 4.0 * (m->n_devices - 1) * wf_load_tokens(l) * row;
+    wf_op_cost c = {.name = "all_reduce", .flops = bytes / 4, .bytes = bytes, .network = bytes};
+    set_seconds(&c, m, wf_machine_rate(m, WF_F32));
+    c.seconds[WF_LIMIT_NETWORK] = 2 * wf_machine_all_reduce(m, wf_load_tokens(l) * row);
+    c.alone = c.seconds[wf_limit_of(&c)];
+    return c;
+}
+
 static weft_status put_exchange(wf_step_cost *s, const wf_graph *g, const wf_load *l, const wf_machine *m)
 {
-    /* Bytes of activations that all devices send in a step that they split by tensor parallelism: two all-reduces a
-     * layer, each of which moves all rows twice (equation 3). Of a row that others want, each device has a part
-     * already. */
-    double bytes = 0;
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const wf_node *a = &g->nodes[i];
-        if (has_cache(a))
-            bytes += 4.0 * (m->n_devices - 1) * wf_load_tokens(l) *
-                     (double)wf_dtype_bytes(g->values[a->out[WF_ATTENTION_O].value].dtype, wf_graph_width(g));
+    for (size_t i = 0; m->n_devices > 1 && i < g->n_nodes; i++) {
+        if (!has_cache(&g->nodes[i])) continue;
+        wf_op_cost c = exchange_cost(g, &g->nodes[i], l, m);
+        WF_TRY(put_cost(s, &c));
     }
-    wf_op_cost c = {.name = "all_reduce", .flops = bytes / 4, .bytes = bytes, .network = bytes};
-    if (m->n_devices == 1) return WEFT_OK;
-    set_seconds(&c, m, wf_machine_rate(m, WF_F32));
-    return put_cost(s, &c);
+    return WEFT_OK;
 }
 
 weft_status wf_step_cost_make(const wf_graph *g, const wf_load *l, const wf_machine *m, wf_step_cost *out)
@@ -184,6 +189,67 @@ void wf_step_cost_free(wf_step_cost *s)
 {
     free(s->ops);
     *s = (wf_step_cost){0};
+}
+
+/* ---- stages of a pipeline ---------------------------------------------------------------------------------------- */
+
+/* Do nodes of different layers cost the same, whatever the load? Weights of one name may have different formats. */
+static bool alike(const wf_graph *g, const wf_node *a, const wf_node *b)
+{
+    if (a->op != b->op || a->rows != b->rows || strcmp(a->name, b->name) || format_of(g, a) != format_of(g, b))
+        return false;
+    if (a->op == WF_OP_ATTENTION && is_local(a) != is_local(b)) return false;
+    for (double x = 1; x < 2000; x += 1000) {
+        wf_work v = wf_node_work(g, a, x, x), w = wf_node_work(g, b, x, x);
+        if (v.flops != w.flops || v.bytes != w.bytes) return false;
+    }
+    return true;
+}
+
+static weft_status add_node(wf_stage *s, uint32_t node)
+{
+    const wf_node *n = &s->g->nodes[node];
+    for (size_t i = 0; i < s->n; i++)
+        if (alike(s->g, &s->g->nodes[s->ops[i].node], n)) return s->ops[i].times++, WEFT_OK;
+    if (!wf_grow(&s->ops, s->n, &s->cap, sizeof *s->ops)) return WEFT_ERR_NOMEM;
+    s->ops[s->n++] = (struct wf_stage_op){node, 1};
+    return WEFT_OK;
+}
+
+weft_status wf_stage_make(const wf_graph *g, uint32_t i, uint32_t n, wf_stage *out)
+{
+    int32_t layers = g->n_layers, first = (int32_t)((uint64_t)layers * i / n),
+            end = (int32_t)((uint64_t)layers * (i + 1) / n), seen = 0;
+    weft_status s = WEFT_OK;
+    *out = (wf_stage){.g = g, .n_layers = (uint32_t)(end - first)};
+    for (uint32_t k = 0; !s && k < g->n_nodes; k++) {
+        const wf_node *node = &g->nodes[k];
+        /* what runs once does so before the first layer or behind the last one */
+        int32_t layer = node->layer != WF_ONCE ? node->layer : seen ? layers - 1 : 0;
+        seen |= node->layer != WF_ONCE;
+        bool mine = layer >= first && layer < end && node->kind == WF_NODE_KERNEL && wf_node_is_usual(node);
+        if (mine) s = add_node(out, k);
+    }
+    if (s) wf_stage_free(out);
+    return s;
+}
+
+double wf_stage_seconds(const wf_stage *s, const wf_load *l, const wf_machine *m)
+{
+    double seconds = 0;
+    for (const struct wf_stage_op *o = s->ops; o < s->ops + s->n; o++) {
+        const wf_node *n = &s->g->nodes[o->node];
+        double rows = rows_of(n, l);
+        if (rows > 0) seconds += o->times * wf_node_cost(s->g, n, rows, keys_of(n, l), m).alone;
+        if (m->n_devices > 1 && has_cache(n)) seconds += o->times * exchange_cost(s->g, n, l, m).alone;
+    }
+    return seconds;
+}
+
+void wf_stage_free(wf_stage *s)
+{
+    free(s->ops);
+    *s = (wf_stage){0};
 }
 
 /* ---- equations of the paper -------------------------------------------------------------------------------------- */

@@ -57,6 +57,22 @@ typedef struct wf_step_cost {
 weft_status wf_step_cost_make(const wf_graph *, const wf_load *, const wf_machine *, wf_step_cost *out);
 void wf_step_cost_free(wf_step_cost *);
 
+/* A stage of a pipeline: a part of the layers, and what runs once before or behind them. Nodes that are alike count
+ * once, so that its time is found many times over. */
+typedef struct wf_stage {
+    const wf_graph *g;
+    struct wf_stage_op {
+        uint32_t node, times;
+    } *ops;
+    size_t n, cap;
+    uint32_t n_layers;
+} wf_stage;
+/* Stage i of n, which are at most as many as the graph's layers. g outlives it. */
+weft_status wf_stage_make(const wf_graph *g, uint32_t i, uint32_t n, wf_stage *out);
+void wf_stage_free(wf_stage *);
+/* Of a step, one op after another: with one stage, what wf_step_cost says. */
+double wf_stage_seconds(const wf_stage *, const wf_load *, const wf_machine *);
+
 /* What equations 1 to 5 know of a model. */
 typedef struct wf_model_size {
     double params;     /* that a token is multiplied with */

@@ -239,6 +239,49 @@ static void windows_limit_what_is_read(void **state)
     wf_graph_free(&all);
 }
 
+/* ---- several devices ----------------------------------------------------------------------------------------------- */
+
+/* A ring of four, by hand: a device sends six quarters of the message, each behind a hop. */
+static void messages(void **state)
+{
+    wf_machine one = {.n_devices = 1, .network = 10, .latency = 3, .host = 4, .fabric = 2, .fabric_latency = 7},
+               four = wf_machine_times(&one, 4), eight = wf_machine_times(&one, 8);
+    near("all-reduce", wf_machine_all_reduce(&four, 100), 6 * (25 / 10.0 + 3), 1e-9);
+    near("over hosts", wf_machine_all_reduce(&eight, 100), 14 * (12.5 / 2 + 7), 1e-9);
+    near("one device", wf_machine_all_reduce(&one, 100), 0, 0);
+    near("send", wf_machine_send(&four, 100, true), 10 + 3, 1e-9);
+    near("send away", wf_machine_send(&four, 100, false), 50 + 7, 1e-9);
+    one.fabric = 0;
+    near("one host", wf_machine_send(&one, 100, false), 10 + 3, 1e-9);
+}
+
+/* One stage is the step, whatever the number of devices; stages add up to it, and their layers to all. */
+static void stages_are_the_step(void **state)
+{
+    static const uint32_t devices[] = {1, 8}, cuts[] = {1, 2, 3, 80};
+    wf_graph g = graph_of(&llama_70b, 80, 40);
+    wf_load load = {.decodes = 27, .decode_keys = 3000, .prefill = 229, .prefill_keys = 700, .logits = 28, .window = 512};
+    for (size_t i = 0; i < WF_LEN(devices); i++)
+        for (size_t k = 0; k < WF_LEN(cuts); k++) {
+            wf_machine m = known("dgx-a100", devices[i]);
+            double seconds = 0;
+            uint32_t layers = 0;
+            wf_step_cost s;
+            assert_ok(wf_step_cost_make(&g, &load, &m, &s));
+            for (uint32_t n = 0; n < cuts[k]; n++) {
+                wf_stage stage;
+                assert_ok(wf_stage_make(&g, n, cuts[k], &stage));
+                seconds += wf_stage_seconds(&stage, &load, &m), layers += stage.n_layers;
+                assert_true(stage.n <= 9); /* seven of a layer, with windows or without, and what runs once */
+                wf_stage_free(&stage);
+            }
+            near("seconds", seconds, s.total.alone, 1e-9 * s.total.alone);
+            assert_int_equal(layers, 80);
+            wf_step_cost_free(&s);
+        }
+    wf_graph_free(&g);
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static weft_status read_table(const char *text, const char *name, wf_machine *out)
@@ -281,4 +324,5 @@ static void bad_tables(void **state)
 }
 
 SUITE(step_cost, NULL, NULL, CASE(table_2), CASE(equations), CASE(largest_batch), CASE(joules_bound_a_device),
-      CASE(bytes_are_those_of_the_format), CASE(windows_limit_what_is_read), CASE(table_of_a_user), CASE(bad_tables))
+      CASE(bytes_are_those_of_the_format), CASE(windows_limit_what_is_read), CASE(messages),
+      CASE(stages_are_the_step), CASE(table_of_a_user), CASE(bad_tables))
