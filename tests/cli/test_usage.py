@@ -85,6 +85,9 @@ class Help(cli.TestCase):
         text = self.ok("info", "--shape", "llama-1.1b", "--type", "Q8_0", "WEFT_LAYERS=3").text
         self.assertRegex(text, r"(?m)^layers +3$")
         self.assertRegex(text, r"(?m)^formats +Q8_0 ")
+        for name, params in (("gpt3-175b", 174604259328), ("opt-6.7b", 6658465792), ("llama-33b", 32528943616), ("qwen1.5-7b", 7721324544),
+                             ("qwen1.5-72b", 72287920128), ("qwen2-72b", 72706203648), ("deepseek-67b", 67425001472)):
+            self.assertIn(f"({params})", self.ok("info", "--shape", name).text)  # as their files have, GPT-3 as GPT-2 would
 
     def test_a_shape_has_no_file_to_read_again(self):
         r = self.fails(1, "the weights need", "bench", "--shape", "llama3-70b", "WEFT_LAYERS=900", "--type", "F32", "--device", "cpu")

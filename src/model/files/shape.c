@@ -35,7 +35,13 @@ static const shape *find(const char *name)
 
 static bool has(const shape *s, char part)
 {
-    return part == 'D' ? !s->experts : strchr(s->parts, part) != NULL; /* D: one feed-forward for all tokens */
+    switch (part) {
+    case 'D': return !s->experts;                     /* one feed-forward for all tokens, */
+    case 'G': return !s->experts && !has(s, 'L');     /* with a gate */
+    case 'A': return strpbrk(s->parts, "BL") != NULL; /* biases of q, k and v, */
+    case 'O': return strpbrk(s->parts, "SL") != NULL; /* and of what attention gives */
+    default: return strchr(s->parts, part) != NULL;
+    }
 }
 
 /* ---- metadata ---------------------------------------------------------------------------------------- */
@@ -152,21 +158,25 @@ static weft_status add_layer(wf_gguf *g, const shape *s, uint32_t layer)
     uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     const char *ffn_norm = has(s, 'S') ? "post_attention_norm.weight" : "ffn_norm.weight";
     const row rows[] = {{"attn_norm.weight", s->hidden, 0, 0},
+                        {"attn_norm.bias", s->hidden, 0, 'L'},
                         {"attn_q.weight", s->hidden, q, 0},
                         {"attn_k.weight", s->hidden, kv, 0},
                         {"attn_v.weight", s->hidden, kv, 0},
-                        {"attn_q.bias", q, 0, 'B'},
-                        {"attn_k.bias", kv, 0, 'B'},
-                        {"attn_v.bias", kv, 0, 'B'},
+                        {"attn_q.bias", q, 0, 'A'},
+                        {"attn_k.bias", kv, 0, 'A'},
+                        {"attn_v.bias", kv, 0, 'A'},
                         {"attn_q_norm.weight", s->head_dim, 0, 'N'},
                         {"attn_k_norm.weight", s->head_dim, 0, 'N'},
                         {"attn_output.weight", q, s->hidden, 0},
-                        {"attn_output.bias", s->hidden, 0, 'S'},
+                        {"attn_output.bias", s->hidden, 0, 'O'},
                         {"attn_sinks.weight", s->heads, 0, 'S'},
                         {ffn_norm, s->hidden, 0, 0},
-                        {"ffn_gate.weight", s->hidden, s->ffn, 'D'},
+                        {"ffn_norm.bias", s->hidden, 0, 'L'},
+                        {"ffn_gate.weight", s->hidden, s->ffn, 'G'},
                         {"ffn_up.weight", s->hidden, s->ffn, 'D'},
-                        {"ffn_down.weight", s->ffn, s->hidden, 'D'}};
+                        {"ffn_up.bias", s->ffn, 0, 'L'},
+                        {"ffn_down.weight", s->ffn, s->hidden, 'D'},
+                        {"ffn_down.bias", s->hidden, 0, 'L'}};
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         char name[64];
         if (rows[i].part && !has(s, rows[i].part)) continue;
@@ -196,11 +206,13 @@ static weft_status fill(wf_gguf *g, const shape *s, const char *type)
     if (s->experts) WF_TRY(add_number(g, s, "expert_count", s->experts));
     if (s->experts) WF_TRY(add_number(g, s, "expert_used_count", s->used));
     if (has(s, 'S')) WF_TRY(add_number(g, s, "attention.sliding_window", 128));
-    WF_TRY(add_real(g, s, "rope.freq_base", s->rope_base));
-    WF_TRY(add_real(g, s, "attention.layer_norm_rms_epsilon", s->eps));
+    if (!has(s, 'L')) WF_TRY(add_real(g, s, "rope.freq_base", s->rope_base));
+    WF_TRY(add_real(g, s, has(s, 'L') ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", s->eps));
     WF_TRY(add_vocab(g, s->vocab));
     WF_TRY(matrix(g, "token_embd.weight", s->hidden, s->vocab));
     WF_TRY(vector(g, "output_norm.weight", s->hidden, 1));
+    if (has(s, 'L')) WF_TRY(vector(g, "output_norm.bias", s->hidden, 0));
+    if (has(s, 'L')) WF_TRY(matrix(g, "position_embd.weight", s->hidden, s->context));
     if (!has(s, 'T')) WF_TRY(matrix(g, "output.weight", s->hidden, s->vocab));
     if (has(s, 'F')) WF_TRY(vector(g, "rope_freqs.weight", s->head_dim / 2, 1));
     for (uint32_t i = 0; i < s->layers; i++) WF_TRY(add_layer(g, s, i));
