@@ -337,6 +337,52 @@ struct weft_cost {
 enum weft_status weft_cost(const struct weft_cost_params *p, struct weft_cost **out);
 void weft_cost_free(struct weft_cost *c); /* NULL is allowed */
 
+/* --- simulation of a cluster ------------------------------------------------------------------------ */
+
+struct weft_sim_request {
+    uint32_t n_in, n_out; /* tokens; n_in 1 or more; n_out 0: prefill only */
+    double at;            /* its arrival, as the next two in seconds */
+    /* out: its first and last token, or the end of its prefill; and for how long stages of the pipeline waited for
+     * steps that it was part of (SARATHI, section 5.3) */
+    double first, last, bubble;
+};
+struct weft_simulate_params {
+    const struct weft_model *model;   /* required; only its shape counts */
+    const char *on, *devices;         /* as in weft_cost_params; `on` is required */
+    bool f16_residual;                /* this and what follows up to memory_utilization as in weft_engine_params */
+    const char *kv_dtype, *policy;
+    uint32_t context;                 /* 0: the longest request */
+    uint32_t max_batched_tokens;      /* 0: 1024; for policies that do not cut prompts the context */
+    uint32_t n_seqs;                  /* of a step; 0: as many whole contexts as its KV pages hold, from 64 to 256 */
+    float memory_utilization;         /* of each device, for weights and KV pages; 0: 0.9 */
+    /* devices that share every matrix, stages of a pipeline that share the layers, and copies of all that; 0: 1 */
+    uint32_t tp, pp, replicas;
+    struct weft_sim_request *requests; /* required; a request is at most `context` tokens long */
+    size_t n;
+    weft_progress_fn on_progress;     /* these two may be NULL */
+    weft_stop_fn stop;
+    void *user;                       /* for both */
+};
+/* What a simulation took. */
+struct weft_sim_use {
+    double seconds;         /* from the first arrival to the end */
+    uint64_t steps, tokens; /* of all steps */
+    double busy, bubbles;   /* seconds of all stages of all replicas: computing, and waiting for steps */
+    uint64_t preempted, recomputed; /* sequences; tokens that these had computed before */
+};
+struct weft_simulation {
+    struct weft_sim_use use;
+    char device[128];
+    uint32_t n_devices, context, n_seqs, max_batched_tokens; /* n_seqs: of a step; there are pp of these under way */
+    double whole_contexts;  /* that the KV pages of a step's sequences hold: B of SARATHI, section 4.3.1 */
+    double kv_bytes_per_token, weight_bytes;
+};
+/* Runs the requests with the real scheduler on a cluster of devices that need not exist, by the cost model: each step
+ * takes what weft_cost says of one op after another, and its messages. Of a pipeline's steps as many are under way as
+ * it has stages, each with other sequences. WEFT_ERR_ARG: no such device, or a model or context that does not fit
+ * these; WEFT_ERR_CANCELLED: `stop` said so. */
+enum weft_status weft_simulate(const struct weft_simulate_params *p, struct weft_simulation *out);
+
 /* --- search for plans ----------------------------------------------------------------------------- */
 
 /* Prints a profile (docs/plans.md) as a table: times of ops by tokens and shares of the device, and rates side by

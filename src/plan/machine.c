@@ -45,8 +45,8 @@ static weft_status read_constant(wf_machine *m, const char *word)
     }
     return wf_fail(
         WEFT_ERR_FORMAT,
-        "'%.32s': want memory, read, network, f32, f16, q8, flop, byte, static, limit, latency, host, fabric or far, then "
-        "= and a number above 0",
+        "'%.32s': want memory, read, network, f32, f16, q8, flop, byte, static, limit, latency, host, fabric or far, "
+        "then = and a number above 0",
         word);
 }
 

@@ -28,7 +28,7 @@ weft_status wf_machine_find(const char *path, const char *name, wf_machine *out)
 wf_machine wf_machine_times(const wf_machine *one, uint32_t n);
 /* The fastest way to multiply with weights of this format. 0: unknown. */
 double wf_machine_rate(const wf_machine *, enum wf_dtype);
-/* Seconds in which n devices of a machine add up what each of them has, bytes long, so that all have the sum: a ring. */
+/* Seconds in which the devices add up what each of them has, so many bytes, until all have the sum: a ring. */
 double wf_machine_all_reduce(const wf_machine *, double bytes);
 /* Seconds until such a message of one device is at another one, of the same host or not. */
 double wf_machine_send(const wf_machine *, double bytes, bool same_host);

@@ -260,7 +260,7 @@ static void stages_are_the_step(void **state)
 {
     static const uint32_t devices[] = {1, 8}, cuts[] = {1, 2, 3, 80};
     wf_graph g = graph_of(&llama_70b, 80, 40);
-    wf_load load = {.decodes = 27, .decode_keys = 3000, .prefill = 229, .prefill_keys = 700, .logits = 28, .window = 512};
+    wf_load load = {27, 3000, 229, 700, .logits = 28, .window = 512};
     for (size_t i = 0; i < WF_LEN(devices); i++)
         for (size_t k = 0; k < WF_LEN(cuts); k++) {
             wf_machine m = known("dgx-a100", devices[i]);
