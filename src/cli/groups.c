@@ -63,7 +63,6 @@ WF_GROUP(wf_group_text, "Input", text);
 
 static const wf_opt special[] = {
     {0, "no-add-special", NULL, "do not add BOS or EOS, even if the model wants them", WF_OPT_FLAG, AT(no_add_special)},
-    {0, "no-parse-special", NULL, "treat control tokens in the text as plain text", WF_OPT_FLAG, AT(no_parse_special)},
 };
 WF_GROUP(wf_group_special, "Special tokens", special);
 

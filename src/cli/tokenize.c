@@ -107,7 +107,6 @@ static int cmd_detokenize(const wf_opts *o)
 static const wf_opt detokenize_rows[] = {
     {'p', "prompt", "IDS", "the ids, separated by spaces or commas", WF_OPT_TEXT, AT(prompt)},
     {'f', "file", "FILE", "read the ids from a file", WF_OPT_TEXT, AT(file)},
-    {0, "hide-special", NULL, "do not print control tokens", WF_OPT_FLAG, AT(hide_special)},
 };
 static const WF_GROUP(detokenize_group, "Input", detokenize_rows);
 static const wf_opt_group *const detokenize_groups[] = {&wf_group_model, &detokenize_group, &wf_group_general, NULL};

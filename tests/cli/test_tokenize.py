@@ -21,7 +21,7 @@ class Vocabularies(cli.TestCase):
         pairs = cases(name)
         self.assertGreater(len(pairs), 40)
         for text, ids in pairs:
-            r = self.ok("tokenize", *model, "--no-add-special", "--no-parse-special", stdin=text.encode())
+            r = self.ok("tokenize", *model, "--no-add-special", "WEFT_NO_PARSE_SPECIAL=1", stdin=text.encode())
             self.assertEqual(r.text, " ".join(ids) + "\n", repr(text))
             self.assertEqual(r.err, "")
             r = self.ok("detokenize", *model, stdin=" ".join(ids).encode())
@@ -59,8 +59,8 @@ class Input(cli.TestCase):
         self.assertEqual(with_bos, ["1"] + without)
         self.assertEqual(self.ok("tokenize", *model, "-p", "</s>", "--no-add-special").text, "2\n")
         self.assertNotIn("2", self.ok("tokenize", *model, "-p", "</s>", "--no-add-special",
-                                      "--no-parse-special").text.split())
-        self.assertEqual(self.ok("detokenize", *model, "2", "--hide-special").out, b"")
+                                      "WEFT_NO_PARSE_SPECIAL=1").text.split())
+        self.assertEqual(self.ok("detokenize", *model, "2", "WEFT_HIDE_SPECIAL=1").out, b"")
         self.assertEqual(self.ok("tokenize", *model, "--no-add-special").text, "\n")
 
     def test_bytes(self):

@@ -61,7 +61,7 @@ def main():
         short = answer(lambda layer, head: (3, 7, 16, 0, 1)[(layer + head) % 5])
         model.windows = reference.read_windows(path)
     ids = greedy(model, case['prompt_ids'])
-    want = run('detokenize', '--hide-special', *map(str, case['prompt_ids'] + ids)).rstrip('\n')
+    want = run('detokenize', *map(str, case['prompt_ids'] + ids), env={'WEFT_HIDE_SPECIAL': '1'}).rstrip('\n')
     print(f'{device}: {len(ids)} tokens before the first near tie')
     print(f'wide  {wide!r}\nshort {short!r}\nwant  {want!r}')
     return 0 if case['text'].startswith(wide) and short.startswith(want) and len(ids) > 9 and not case['text'].startswith(want) else 1
