@@ -2,8 +2,8 @@
  * for each scheduling policy, or latency against the arrival rate. */
 #include "base/options.h"
 #include "cli/bench.h"
+#include "cli/load_options.h"
 #include "cli/rows.h"
-#include "loadgen/dataset.h"
 #include "loadgen/replay.h"
 #include "loadgen/stats.h"
 
@@ -11,18 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_REQUESTS = 100, NORM_LIMIT_MS = 200 /* NanoFlow's limit on the mean normalised latency */ };
+enum { NORM_LIMIT_MS = 200 /* NanoFlow's limit on the mean normalised latency */ };
 static const char cost_here[] = "here"; /* the device of the cost model is the one that runs */
-
-typedef struct load {
-    char name[64];
-    wf_request_specs specs;
-} load;
 
 /* The highest rate of a policy and a load within the latency limit. */
 typedef struct limit_line {
     char policy[16];
-    const load *load;
+    const wf_named_load *load;
     double best; /* 0: none */
 } limit_line;
 
@@ -33,20 +28,18 @@ typedef struct throughput {
     uint32_t context, n_seqs, batch; /* of the engine */
     double peak_flops;              /* 0: unknown */
     char cost_on[32];               /* the device of the cost model; "": it does not know this one */
-    load *loads;
-    size_t n_loads, cap_loads;
+    wf_named_loads loads;
     limit_line *lines;
     size_t n_lines, cap_lines;
     wf_rows rows;
     wf_progress bar;
-    size_t n_requests;
     uint64_t n_runs; /* of this engine: each has prompts that the ones before did not leave in its KV pages */
 } throughput;
 
 /* One load with one policy, at one rate. */
 typedef struct run_row {
     const char *policy;
-    const load *load;
+    const wf_named_load *load;
     double rate;    /* requests per second; 0: all at once */
     size_t skipped; /* requests that do not fit the context */
     wf_load_stats stats;
@@ -54,74 +47,6 @@ typedef struct run_row {
     double total_rate, optimum_pct;  /* tokens per second, input and output; percent of equation 5's optimum, or NAN */
     uint32_t rounds; /* of conversations; 0 or 1: requests stand alone */
 } run_row;
-
-/* ---- what to run ----------------------------------------------------------------------------------------------- */
-
-static load *add_load(throughput *t)
-{
-    if (!wf_grow(&t->loads, t->n_loads, &t->cap_loads, sizeof *t->loads)) return NULL;
-    t->loads[t->n_loads] = (load){0};
-    return &t->loads[t->n_loads++];
-}
-
-/* Parses IN:OUT,... */
-static int add_constants(throughput *t, const char *text)
-{
-    for (const char *p = text;; p++) {
-        unsigned in, out;
-        int len = 0;
-        bool ok = sscanf(p, "%8u:%8u%n", &in, &out, &len) == 2 && (!p[len] || p[len] == ',');
-        if (!ok || !in || strpbrk(text, "+- "))
-            return wf_usage(t->o->command, "--const: expected INPUT:OUTPUT tokens such as 512:512,1024:0, got '%s'",
-                            text);
-        load *l = add_load(t);
-        if (!l || wf_request_specs_random(t->n_requests, in, out, 0, 0, &l->specs)) return wf_say_error(WEFT_ERR_NOMEM);
-        for (size_t i = 0; !out && i < l->specs.n; i++) l->specs.list[i].n_out = 0;
-        snprintf(l->name, sizeof l->name, "%u:%u", in, out);
-        p += len;
-        if (!*p) return 0;
-    }
-}
-
-static int add_trace(throughput *t, const char *path)
-{
-    const char *arrivals = t->o->load.arrivals, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    load *l = add_load(t);
-    if (!l) return wf_say_error(WEFT_ERR_NOMEM);
-    snprintf(l->name, sizeof l->name, "%.*s", (int)WF_MIN(strcspn(name, "."), sizeof l->name - 1), name);
-    weft_status s = wf_trace_read(path, &l->specs);
-    if (s) return wf_say_error(s);
-    if (arrivals && !strcmp(arrivals, "trace") && l->specs.list[l->specs.n - 1].at < 0)
-        return wf_usage(t->o->command,
-                        "--arrivals trace: %s has no times in its column TIMESTAMP; use --arrivals poisson", path);
-    return 0;
-}
-
-static int read_loads(throughput *t)
-{
-    const wf_load_opts *l = &t->o->load;
-    int rc = 0;
-    char usual[24];
-    uint32_t half = (t->o->engine.context ? t->o->engine.context : weft_model_info(t->m)->context) / 2;
-    snprintf(usual, sizeof usual, "%u:%u", WF_MIN(512u, half), WF_MIN(512u, half));
-    if (l->lengths || !l->traces.n) rc = add_constants(t, l->lengths ? l->lengths : usual);
-    for (size_t i = 0; i < l->traces.n && !rc; i++) rc = add_trace(t, l->traces.v[i]);
-    return rc;
-}
-
-static int check_options(const wf_opts *o)
-{
-    const wf_load_opts *l = &o->load;
-    bool poisson = l->arrivals && !strcmp(l->arrivals, "poisson");
-    for (const char *p = l->policies; p && *p; p += strcspn(p, ","), p += *p == ',')
-        if (!wf_choice_has("request|orca|sarathi|nanoflow", p, strcspn(p, ",")) || !strcmp(p + strcspn(p, ","), ","))
-            return wf_usage(o->command, "--policy: expected some of request,orca,sarathi,nanoflow, got '%s'",
-                            l->policies);
-    if (poisson && !l->rates.n) return wf_usage(o->command, "--arrivals poisson needs --request-rate");
-    if (l->arrivals && !poisson && (l->lengths || !l->traces.n))
-        return wf_usage(o->command, "--arrivals trace needs a --dataset-path");
-    return 0;
-}
 
 /* ---- the ceilings ---------------------------------------------------------------------------------------------- */
 
@@ -412,40 +337,14 @@ static uint32_t rounds_of(const throughput *t)
     return WF_MAX(t->o->load.rounds, 1u);
 }
 
-/* The first requests that fit the context. */
-static weft_status pick_requests(const throughput *t, const load *l, wf_request_specs *out, size_t *skipped)
-{
-    for (size_t i = 0; i < l->specs.n && out->n < t->n_requests; i++) {
-        const wf_request_spec *a = &l->specs.list[i];
-        if (rounds_of(t) * ((uint64_t)WF_MAX(a->n_in, 1u) + a->n_out) > t->context) ++*skipped;
-        else WF_TRY(wf_request_specs_add(out, *a));
-    }
-    if (out->n) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FULL, "%s: no request fits the context of %u tokens; use a larger one (-c)", l->name,
-                   t->context);
-}
-
-/* Arrival times: random, or those of the trace, scaled to *rate if that is set. *rate: the resulting rate. */
-static double *arrival_times(const throughput *t, const wf_request_specs *a, double *rate)
-{
-    double *at = wf_calloc(a->n, sizeof *at);
-    if (!at) return NULL;
-    if (!strcmp(t->o->load.arrivals, "poisson")) return wf_arrivals(*rate, 1, t->o->seed, a->n, at), at;
-    double first = a->list[0].at, last = a->list[a->n - 1].at;
-    double told = last > first ? (double)(a->n - 1) / (last - first) : 0;
-    double scale = *rate > 0 && told > 0 ? told / *rate : 1;
-    for (size_t i = 0; i < a->n; i++) at[i] = WF_MAX(a->list[i].at - first, 0) * scale;
-    *rate = *rate > 0 && told > 0 ? *rate : told;
-    return at;
-}
-
-static weft_status run_load(throughput *t, struct weft_engine *e, const char *policy, const load *l, double rate)
+static weft_status run_load(throughput *t, struct weft_engine *e, const char *policy, const wf_named_load *l,
+                            double rate)
 {
     wf_request_specs specs = {0};
     double *at = NULL;
     run_row row = {.policy = policy, .load = l, .rate = rate, .rounds = rounds_of(t)};
-    weft_status s = pick_requests(t, l, &specs, &row.skipped);
-    if (!s && t->o->load.arrivals && !(at = arrival_times(t, &specs, &row.rate))) s = WEFT_ERR_NOMEM;
+    weft_status s = wf_load_pick(t->o, l, t->context / rounds_of(t), &specs, &row.skipped);
+    if (!s && t->o->load.arrivals && !(at = wf_load_arrivals(t->o, &specs, &row.rate))) s = WEFT_ERR_NOMEM;
     if (!s) s = add_rounds(&specs, row.rounds);
     if (!s) s = run_requests(t, e, &specs, at, &row);
     if (!s) print_reuse(t, e, &row);
@@ -474,16 +373,16 @@ static int run_policy(throughput *t, const char *policy)
     weft_status s = weft_engine_budget(e, &b);
     t->context = weft_engine_context(e), t->n_seqs = b.n_seqs, t->batch = weft_engine_max_batched_tokens(e);
     if (!s) s = warm_up(t, e, policy);
-    for (size_t i = 0; i < t->n_loads && !s; i++)
+    for (size_t i = 0; i < t->loads.n && !s; i++)
         for (size_t k = 0; k < rates.n && !s && !wf_interrupted(); k++)
-            s = run_load(t, e, policy, &t->loads[i], rates.v[k]);
+            s = run_load(t, e, policy, &t->loads.list[i], rates.v[k]);
     weft_engine_close(e);
     return s ? wf_say_error(s) : 0;
 }
 
 static int run_policies(throughput *t)
 {
-    const char *rest = t->o->load.policies ? t->o->load.policies : "request,orca,sarathi,nanoflow";
+    const char *rest = NULL;
     char policy[16];
     weft_status s = t->o->results ? wf_results_check(t->o->results)
                                   : WEFT_OK; /* fails before minutes of measuring, not after */
@@ -492,12 +391,7 @@ static int run_policies(throughput *t)
     find_peak(t);
     wf_catch_interrupt();
     int rc = 0;
-    while (*rest && !rc && !wf_interrupted()) {
-        size_t len = strcspn(rest, ",");
-        wf_copy(policy, WF_MIN(len + 1, sizeof policy), rest);
-        rest += len + (rest[len] == ',');
-        rc = run_policy(t, policy);
-    }
+    while (!rc && !wf_interrupted() && wf_load_policy(t->o, &rest, policy)) rc = run_policy(t, policy);
     if (t->rows.n && wf_rows_for_people(&t->rows)) print_foot(t);
     wf_rows_end(&t->rows);
     return wf_interrupted() ? wf_interrupted_exit() : rc;
@@ -506,51 +400,35 @@ static int run_policies(throughput *t)
 static int cmd_bench_throughput(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    throughput t = {
-        .o = o, .rows.format = o->output, .n_requests = o->load.n_requests ? o->load.n_requests : DEFAULT_REQUESTS};
-    int rc = check_options(o);
+    throughput t = {.o = o, .rows.format = o->output};
+    int rc = wf_loads_check(o);
     if (!rc) rc = wf_open_model(o, false, &m);
     t.m = m;
-    if (!rc) rc = read_loads(&t);
+    uint32_t context = o->engine.context ? o->engine.context : rc ? 0 : weft_model_info(m)->context;
+    if (!rc) rc = wf_loads_read(o, context, &t.loads);
     if (!rc) rc = run_policies(&t);
-    for (size_t i = 0; i < t.n_loads; i++) wf_request_specs_free(&t.loads[i].specs);
-    free(t.loads), free(t.lines);
+    wf_loads_free(&t.loads);
+    free(t.lines);
     weft_model_close(m);
     return rc;
 }
 
 static const wf_opt rows[] = {
-    {0, "const", "IN:OUT,...",
-     "loads of constant input and output lengths; OUT 0: prefill only (default without --dataset-path: 512:512, or "
-     "half the context each if that is less)",
-     WF_OPT_TEXT, AT(load.lengths)},
-    {0, "dataset-path", "FILE",
-     "CSV file with input and output lengths in the columns ContextTokens and GeneratedTokens; repeatable",
-     WF_OPT_WORDS, AT(load.traces)},
-    {0, "num-prompts", "N", "requests per load (default 100)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
-    {0, "policy", "NAME,...", "scheduling policies to run: request, orca, sarathi, nanoflow (default: all)",
-     WF_OPT_TEXT, AT(load.policies), .words = "request orca sarathi nanoflow"},
-    {0, "arrivals", "poisson|trace",
-     "requests arrive over time: at random, or at the TIMESTAMP of the dataset (default: all at once)", WF_OPT_CHOICE,
-     AT(load.arrivals)},
-    {0, "request-rate", "R,...", "average arrivals per second; one run for each value", WF_OPT_REALS, AT(load.rates),
-     1e-6, 1e6},
-    {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64, AT(seed), 0, 0x1p64},
     {0, "on", "NAME",
      "compare with what the cost model says is possible on this device (`weft plan --cost --on`; here: the one that "
      "runs, as it was measured; default: the one whose name is part of the device's)",
      WF_OPT_TEXT, AT(load.cost_on)},
 };
-static const WF_GROUP(group, "Load", rows);
+static const WF_GROUP(group, "Cost model", rows);
 static const wf_opt output_rows[] = {
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
     {0, "results", "FOLDER", "also append the results to FOLDER/<device>.csv", WF_OPT_TEXT, AT(results)},
 };
 static const WF_GROUP(output_group, "Output", output_rows);
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,   &wf_group_shape,  &group,            &output_group,      &wf_group_profile, &wf_group_batching,
-    &wf_group_draft,   &wf_group_context, &wf_group_device, &wf_group_parallel, &wf_group_kernels, &wf_group_testing, &wf_group_general,
-    NULL,
+    &wf_group_model,   &wf_group_shape,    &wf_group_load,    &group,           &output_group,
+    &wf_group_profile, &wf_group_batching, &wf_group_draft,   &wf_group_context, &wf_group_device,
+    &wf_group_parallel, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_bench_throughput = {

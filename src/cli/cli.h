@@ -111,6 +111,9 @@ typedef struct wf_opts {
     bool cost, json;                    /* and its other view, */
     struct weft_cost_params costs;
     struct weft_search_params search;
+    struct { /* of `weft simulate`; 0: 1 */
+        uint32_t tp, pp, replicas;
+    } cluster;
     const char *print_profile;
     bool overlap;                       /* of `weft tune` */
     struct weft_overlap_params overlaps;
@@ -192,7 +195,7 @@ extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_g
 
 extern const wf_opt_group wf_environment; /* environment.c: its rows are variables */
 
-extern const wf_command wf_cmd_embed, wf_cmd_grammar_check, wf_cmd_kv;
+extern const wf_command wf_cmd_embed, wf_cmd_grammar_check, wf_cmd_kv, wf_cmd_simulate;
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize, wf_cmd_template,
     wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve,
     wf_cmd_bench_ablation, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels, wf_cmd_serve,

@@ -14,9 +14,9 @@ const wf_command *const wf_commands[] = { /* in the order of `weft --help` */
     &wf_cmd_run,        &wf_cmd_serve,       &wf_cmd_info,           &wf_cmd_convert,          &wf_cmd_tokenize,
     &wf_cmd_detokenize, &wf_cmd_embed,       &wf_cmd_template,       &wf_cmd_perplexity,       &wf_cmd_bench,
     &wf_cmd_bench_ops,  &wf_cmd_bench_throughput, &wf_cmd_bench_serve, &wf_cmd_bench_ablation, &wf_cmd_tune,
-    &wf_cmd_calibrate,  &wf_cmd_plan,        &wf_cmd_selftest,       &wf_cmd_report,           &wf_cmd_kernels,
-    &wf_cmd_pull,       &wf_cmd_list,        &wf_cmd_ps,             &wf_cmd_kv,               &wf_cmd_config,
-    &wf_cmd_grammar_check, &wf_cmd_version,  NULL};
+    &wf_cmd_calibrate,  &wf_cmd_plan,        &wf_cmd_simulate,       &wf_cmd_selftest,         &wf_cmd_report,
+    &wf_cmd_kernels,    &wf_cmd_pull,        &wf_cmd_list,           &wf_cmd_ps,               &wf_cmd_kv,
+    &wf_cmd_config,     &wf_cmd_grammar_check, &wf_cmd_version,      NULL};
 
 static int print_version(const wf_opts *o)
 {

@@ -25,9 +25,9 @@ static const struct {
 static const struct {
     const char *commands, *names, *needed;
 } needs[] = {
-    {"info|bench|bench throughput|bench ablation|plan|kernels|tune", "type", "shape"},
-    {"bench throughput", "request-rate", "arrivals"},
-    {"bench throughput", "arrivals", "request-rate|dataset-path"},
+    {"info|bench|bench throughput|bench ablation|plan|kernels|tune|simulate", "type", "shape"},
+    {"bench throughput|simulate", "request-rate", "arrivals"},
+    {"bench throughput|simulate", "arrivals", "request-rate|dataset-path"},
     {"info",
      "ctx-size|max-num-seqs|kv-memory|kv-host|kv-disk|gpu-memory-utilization|max-num-batched-tokens|policy|"
      "attention-windows|kv-dtype",

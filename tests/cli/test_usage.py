@@ -9,7 +9,7 @@ import tempfile
 import cli
 from cli import MODEL, RUNTIME, USAGE, weft
 
-COMMANDS = ["run", "serve", "info", "convert", "tokenize", "detokenize", "template", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "bench ablation", "tune", "calibrate", "plan", "selftest", "report", "kernels", "pull", "list", "ps", "kv", "config", "version"]
+COMMANDS = ["run", "serve", "info", "convert", "tokenize", "detokenize", "template", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "bench ablation", "tune", "calibrate", "plan", "simulate", "selftest", "report", "kernels", "pull", "list", "ps", "kv", "config", "version"]
 
 
 DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
