@@ -49,6 +49,7 @@ FIG11_MODELS = "llama3-8b llama3-70b qwen2.5-7b qwen3-8b qwen3-32b mixtral-8x7b 
 LENGTHS = ["1K", "2K", "3K"]
 RIDING = [("chunks of 256", 14, 1.27), ("chunks of 512", 28, 1.23)]
 WITHIN, ASYNC, SYNC, WINDOWED = "99.99 % lie between", "asynchronous", "synchronous", "windows of half the keys"
+ALONE = "Orca, 8 devices and replicas"
 OF_REQUEST, A_STEP, GENERATED_S = "throughput / of request-level batching", "tokens of a step", "generated tokens/s"
 
 
@@ -450,79 +451,45 @@ def zipf(p, n):
     return [split(int(low + (1 + draw.random() * (span ** (1 - theta) - 1)) ** (1 / (1 - theta)) - 1), 10) for _ in range(n)]
 
 
+PIPELINE, REPLICAS = "8 stages of 8 devices", "8 replicas of 8 devices"
+
+
+def pipelines(p):
+    """The simulated study of section 5.3, by `weft simulate`: GPT-3 on eight servers of eight A100, 10,000 requests at once. Orca's best case is a whole
+    prompt beside the decodes of a step, SARATHI's steps have 256 tokens. Batches are those of the paper, and what fits is as much."""
+    p.scale, n = 1, 500 if p.args.quick else 10000
+    path, rows = p.trace(zipf(p, n)), {}
+    for name, layout, seqs, words in (("Orca", PIPELINE, 27, ["orca", "--pp", 8]), (ALONE, REPLICAS, 11, ["orca", "--replicas", 8]),
+                                      ("SARATHI", PIPELINE, 27, ["sarathi", "--pp", 8, "--max-num-batched-tokens", 256])):
+        rows[name], = p.json("simulate", "--shape", "gpt3-175b", "WEFT_F16_RESIDUAL=1", "--on", "dgx-a100", "--tp", 8, "--policy", *words, "--max-num-seqs", seqs,
+                             "--dataset-path", path, "--num-prompts", n, "-c", 4096, "--json", "-q")
+        p.note(f"{name}: {layout}, {seqs} sequences in a step ({rows[name]['whole_contexts']} fit), stages busy {rows[name]['busy_pct']:.0f} % of the time")
+    p.device, p.driver = "simulated dgx-a100", ""
+    p.note(f"{n} requests; times are weft's cost model of nominal rates, one op after another, instead of profiles of kernels")
+    return rows
+
+
+def compare(p, what, got, paper):
+    p.note(f"{what}: {got:.3g} times, {paper} in the paper: {100 * (got / paper - 1):+.0f} %")
+
+
 def sarathi_fig12a(p):
-    """Bubbles of a pipeline of stages whose micro-batches are not equally long, by simulation, as in the paper. A micro-batch takes what the cost
-    model says, an equal part in each stage; links between stages cost nothing. Tokens are rounded up to 128, as tiles do."""
-    stages, seqs, grain = 8, 27, 128
-    p.scale, p.model, requests = 1, "llama2-70b F16", zipf(argparse.Namespace(length=lambda n: n), 500 if p.args.quick else 10000)
-    known = {}
-
-    def ask(tokens, decodes):
-        if (tokens, decodes) not in known:
-            c = p.json("plan", "--cost", "--shape", "llama2-70b", "--on", "a100-80", "WEFT_N_DEVICES=8", "--tokens", tokens, "--decodes", decodes, "--json")
-            known[tokens, decodes] = c["ops"][-1]["alone_s"] / stages
-        return known[tokens, decodes]
-
-    def seconds(tokens, decodes):
-        if tokens == decodes:
-            return ask(decodes, decodes)
-        whole = math.ceil(tokens / grain) * grain
-        least, most = ask(whole, 1), ask(whole, seqs)
-        return least + (most - least) * (max(decodes, 1) - 1) / (seqs - 1)
-
-    def simulate(chunk):
-        waiting = [[i, o, 0.0] for i, o in requests]  # prompt, generated, bubbles
-        everyone, free, lanes = list(waiting), [0.0] * stages, [[[], 0.0] for _ in range(stages)]
-        waiting.reverse()
-        ran = True
-        while ran:
-            ran = False
-            for lane in lanes:
-                slots = lane[0]
-                while len(slots) < seqs and waiting:
-                    slots.append(waiting.pop())
-                decodes = sum(not r[0] for r in slots)
-                prompt = next((r for r in slots if r[0]), None)
-                piece = 0 if prompt is None else min(prompt[0], chunk - decodes) if chunk else prompt[0]
-                if not decodes + piece:
-                    continue
-                at, bubbles, each = lane[1], 0.0, seconds(decodes + piece, decodes)
-                for s in range(stages):
-                    bubbles += max(at - free[s], 0)
-                    free[s] = at = max(at, free[s]) + each
-                lane[1] = at
-                for r in slots:
-                    if r is prompt:
-                        r[0] -= piece
-                        r[1] -= not r[0]
-                        r[2] += bubbles
-                    elif not r[0]:
-                        r[1] -= 1
-                        r[2] += bubbles
-                lane[0] = [r for r in slots if r[0] or r[1] > 0]
-                ran = True
-        return sorted(r[2] for r in everyone)
-    for name, chunk in ("Orca", 0), ("SARATHI", 256):
-        bubbles = simulate(chunk)
-        for percent in range(10, 100, 10):
-            p.add(name, percent, bubbles[len(bubbles) * percent // 100])
-    p.divide(p.median("Orca", 50))
-    p.device = p.driver = ""
-    p.note("a chunk takes as long wherever it is in its prompt, and links cost nothing, so that chunks leave fewer bubbles than in the paper")
-    p.note(f"simulated for {stages} stages of 8 A100 80 GB by weft's cost model of LLaMA-2-70B, for GPT-3 has no shape here: {len(requests)} requests, "
-           f"{seqs} in a micro-batch")
+    rows = pipelines(p)
+    for name in "Orca", "SARATHI":
+        for at, ms in enumerate(rows[name]["bubble_deciles_ms"]):
+            p.add(name, 10 * at, ms / rows["Orca"]["bubble_p50_ms"])
+    compare(p, "median bubbles of Orca over SARATHI's", rows["Orca"]["bubble_p50_ms"] / rows["SARATHI"]["bubble_p50_ms"], 6.29)
 
 
 def sarathi_fig12b(p):
-    p.fit(4096)
-    requests = zipf(p, 8 if p.args.quick else 64)
-    parts = [4] if p.args.quick else [1, 2, 3, 4]
-    for name, policy, chunk in ("Orca", "orca", 0), ("SARATHI", "sarathi", 256):
-        times, _ = p.times(policy, 18, p.length(4096), chunk_of(p, chunk, 18) if chunk else 0, [requests[:len(requests) * k // 4] for k in parts])
-        for k, t in zip(parts, times):
-            p.add_all(name, k / 4, t)
-    p.divide(p.median("Orca", 1))
-    p.note(f"one device without a pipeline, so that no bubbles are saved; {len(requests)} requests instead of 10,000, 18 at a time")
+    rows = pipelines(p)
+    seconds = {name: r["seconds"] for name, r in rows.items()}
+    for name, r in rows.items():
+        for at, ms in enumerate(r["e2el_deciles_ms"][1:], 1):
+            p.add(name, at / 10, ms / 1e3 / seconds["Orca"])
+    compare(p, "SARATHI over Orca", seconds["Orca"] / seconds["SARATHI"], 1.91)
+    compare(p, "SARATHI over replicas", seconds[ALONE] / seconds["SARATHI"], 1.48)
+    compare(p, "replicas over Orca", seconds["Orca"] / seconds[ALONE], 1.28)
 
 
 def sarathi_fig13a(p):
@@ -581,11 +548,11 @@ figure("sarathi-fig11a", "Orca's worst and best case and SARATHI by sequence len
 figure("sarathi-fig11b", "Orca's best case and SARATHI by P:D ratio, 18 sequences of 1K", sarathi_fig11b, takes="about 2 million tokens", runs=1,
        of=LLAMA13B, says="Orca gains at most 1.11, at a high ratio.", x="prompt tokens / generated tokens", y=OF_REQUEST, log="x", points=RIDING)
 figure("sarathi-fig12a", "bubbles in a pipeline of 8 stages that a request meets", sarathi_fig12a, needs="nothing: it is simulated",
-       takes="a minute", of="GPT-3 on 64 A100 in simulation", says="the median is 6.29 times less.", x="requests with less, %",
+       takes="seconds", of="GPT-3 on 64 A100 in simulation", says="the median is 6.29 times less.", x="requests with less, %",
        y="bubble time / Orca's median", log="y", points=[("Orca", 50, 1), ("SARATHI", 50, 1 / 6.29)])
-figure("sarathi-fig12b", "completion of requests whose lengths follow Zipf's law (0.4), 1K to 4K", sarathi_fig12b, takes="about 3 million tokens",
-       of="GPT-3 on 64 A100 in simulation, a pipeline of 8 stages", x="part of the requests", y="time / Orca's for all",
-       points=[("Orca", 1, 1), ("SARATHI", 1, 1 / 1.91), ("Orca, 8 devices and replicas", 1, 1 / 1.28)])
+figure("sarathi-fig12b", "completion of requests whose lengths follow Zipf's law (0.4), 1K to 4K", sarathi_fig12b, takes="seconds",
+       needs="nothing: it is simulated", of="GPT-3 on 64 A100 in simulation, a pipeline of 8 stages", x="part of the requests", y="time / Orca's for all",
+       points=[("Orca", 1, 1), ("SARATHI", 1, 1 / 1.91), (ALONE, 1, 1 / 1.28)])
 figure("sarathi-fig13a", "what chunks cost the attention of a prompt of 1K", sarathi_fig13a, takes="about 200 steps", of=LLAMA13B,
        x="tokens of a chunk", y="time / in one piece", points=[("attention", 64, 3)] + series("all ops", (64, 5), (256, 1.2), (512, 1.1)))
 figure("sarathi-fig13b", "what chunks cost a prompt of 1K", sarathi_fig13b, takes="about 0.1 million tokens", of=LLAMA13B,
@@ -609,6 +576,32 @@ def cost_there(p):
     """LLaMA-2-70B on eight A100, as in section 3.4: 1,024 decodes and as many prompt tokens. The paper does not say how long requests are there:
     decodes of these lengths, which are to each other as its 512 and 1,024, read the bytes of table 2, so that decode attention is no prediction."""
     return cost(p, "--shape", "llama2-70b", "--on", "a100-80", "WEFT_N_DEVICES=8", "--const", "683:1365", "--tokens", 2048, "--decodes", 1024)
+
+
+HEAT = [("llama3-8b", 1), ("mixtral-8x7b", 8), ("llama2-70b", 8), ("llama3-70b", 8), ("qwen2-72b", 8)]
+
+
+def nanoflow_fig2(p):
+    """Equation 3 over equation 2: below 1 a load is bound by compute. Eight devices of each kind."""
+    for model, _ in HEAT[1:]:
+        for at, on in enumerate(DEVICES[:-1]):
+            try:
+                c = cost(p, "--shape", model, "--on", on, "WEFT_N_DEVICES=8", "--tokens", 2048, "--decodes", 1024)
+                p.add(model, at, c["t_net_s"] / c["t_compute_s"])
+            except Refused as e:
+                p.note(f"{model} on {on}: {e}")
+    p.device, p.model = "table", "several"
+    p.note("eight devices of each kind; the paper shows colours and no numbers; the network counts one way, as in its table 2")
+
+
+def nanoflow_fig3(p):
+    """Equation 4 at the largest dense batch that the memory holds: below 1 a load is bound by compute."""
+    for model, n in HEAT:
+        for at, load in enumerate(LOADS):
+            c = cost(p, "--shape", model, "--on", "a100-80", f"WEFT_N_DEVICES={n}", "--const", f"{load[1]}:{load[2]}")
+            p.add(model, at, c["t_mem_s"] / c["t_compute_s"])
+    p.model = "several"
+    p.note("on eight A100 80 GB, llama3-8b on one; the paper shows colours and no numbers; data sets by their mean lengths")
 
 
 def with_costs(p, use):
@@ -852,6 +845,12 @@ def nanoflow_table4(p):
 
 MEASURED_THERE = [16.08, 16.01, 69.92, 34.96, 35.6, 4.56, 47.92]
 A_SECOND, UP_TO_TWO = "a second, to measure this device's rates", "up to two minutes, unless `weft tune --overlap` has run"
+figure("nanoflow-fig2", "network time / compute time (equations 3 and 2)", nanoflow_fig2, needs="nothing: it is computed", takes="seconds",
+       of="models on eight devices", says="compute takes more time with large models in data centers.", x="devices", y="T_net / T_compute", log="y",
+       ticks=DEVICES[:-1])
+figure("nanoflow-fig3", "memory time / compute time (equation 4)", nanoflow_fig3, needs="nothing: it is computed", takes="seconds",
+       of="models on A100 80 GB", says="loads are bound by compute, but long answers of llama3-8b, where the ratio is about 1.", x="load", y="T_mem / T_compute",
+       ticks=[load[0] for load in LOADS], points=[("llama3-8b", 2, 1)])
 figure("nanoflow-table1", "devices: compute, memory and its rate", nanoflow_table1, needs="a model, for its storage format", takes=A_SECOND,
        of="12 devices by their data sheets", x="devices", y="ratios", log="y", ticks=DEVICES,
        points=[(RATIO, i, v) for i, v in enumerate([139, 200, 156, 295, 225, 281, 107, 246, 218, 417, 486, 190])] +

@@ -100,6 +100,20 @@ class Paper(cli.TestCase):
         for r in both:
             self.assertAlmostEqual(float(r["median"]), float(r["paper"]), delta=0.1 if r["x"] == "DecAttn" else 0.02)
 
+    def test_simulation(self):
+        """Of fewer requests than the study has: batches fit as in the paper, and what differs is said in percent."""
+        measured, _, text = self.measure("sarathi-fig12a", "--quick")
+        self.assertEqual(measured["Orca", "50"], 1)
+        self.assertLess(measured["SARATHI", "50"], 0.2)
+        for what in ("27 sequences in a step (27 fit)", "11 sequences in a step (11 fit)", "6.29 in the paper: +"):
+            self.assertIn(what, text)
+
+    def test_heat_map(self):
+        """A load is bound by memory where T_mem / T_compute exceeds 1: only long answers of the small model."""
+        measured, _, _ = self.measure("nanoflow-fig3", "--quick")
+        self.assertEqual(len(measured), 30)
+        self.assertEqual([k for k, v in measured.items() if v > 1], [("llama3-8b", "512:1024")])
+
     def test_profile(self):
         """Beside compute that loses a fifth of its rate, ops of memory keep 0.7 of theirs."""
         times = "".join(f"op {op} {kind}\ntime {op} tokens 8 share 1 us 20 spread 0.1\n" for op, kind in (("q", "compute"), ("decode_attention", "memory")))
