@@ -27,7 +27,7 @@ static const wf_opt rows[] = {
     {0, "WEFT_WATCHDOG", "MS", "a step that takes longer means that the device is lost (60000)", WF_OPT_U32,
      AT(engine.watchdog_ms), 1, MANY},
     {0, "WEFT_DUMP_PLAN", "FILE", "write the execution plan, for --plan", WF_OPT_TEXT, AT(engine.dump_plan)},
-    {0, "WEFT_DEVICE_TABLE", "FILE", "the table of `weft plan --cost --on` (src/plan/devices.txt)", WF_OPT_TEXT,
+    {0, "WEFT_DEVICE_TABLE", "FILE", "the table of `--on` (src/plan/devices.txt)", WF_OPT_TEXT,
      AT(costs.devices)},
     {0, "WEFT_LAYERS", "N", "layers of --shape (as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
     {0, "WEFT_MEASURE", NULL,
