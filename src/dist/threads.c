@@ -27,6 +27,7 @@ typedef struct thread_group {
     bool broken;
     char message[256];
     const void **arrays; /* [ranks], of this exchange */
+    uint64_t *bytes;     /* [ranks], of these arrays */
 } thread_group;
 
 typedef struct thread_rank {
@@ -83,10 +84,17 @@ static weft_status meet_ranks(thread_group *g)
     return s;
 }
 
-static weft_status show_array(wf_comm *c, const void *array)
+/* Others read it behind the barrier. All ranks come to the same end: none reads beyond an array that is shorter. */
+static weft_status show_array(wf_comm *c, const void *array, uint64_t bytes)
 {
-    group_of(c)->arrays[c->rank] = array; /* others read it behind the barrier */
-    return meet_ranks(group_of(c));
+    thread_group *g = group_of(c);
+    g->arrays[c->rank] = array, g->bytes[c->rank] = bytes;
+    WF_TRY(meet_ranks(g));
+    for (uint32_t r = 0; r < c->ranks; r++)
+        if (g->bytes[r] != bytes)
+            return wf_fail(WEFT_ERR_INTERNAL, "devices of the group exchange %llu bytes with %llu",
+                           (unsigned long long)bytes, (unsigned long long)g->bytes[r]);
+    return WEFT_OK;
 }
 
 static uint64_t slice_begin(const wf_comm *c, uint64_t n, uint32_t rank)
@@ -115,7 +123,7 @@ static void take_slices(wf_comm *c, void *data, uint64_t n, enum wf_dtype dtype)
 
 static weft_status threads_all_reduce(wf_comm *c, void *data, uint64_t n, enum wf_dtype dtype)
 {
-    WF_TRY(show_array(c, data));
+    WF_TRY(show_array(c, data, wf_dtype_bytes(dtype, n)));
     sum_slice(c, data, n, dtype);
     WF_TRY(meet_ranks(group_of(c)));
     take_slices(c, data, n, dtype);
@@ -125,7 +133,7 @@ static weft_status threads_all_reduce(wf_comm *c, void *data, uint64_t n, enum w
 static weft_status threads_gather(wf_comm *c, const void *part, uint64_t rows, uint64_t row_bytes, void *whole)
 {
     thread_group *g = group_of(c);
-    WF_TRY(show_array(c, part));
+    WF_TRY(show_array(c, part, rows * row_bytes));
     for (uint32_t r = 0; r < c->ranks && !c->rank; r++)
         for (uint64_t i = 0; i < rows; i++)
             memcpy((uint8_t *)whole + (i * c->ranks + r) * row_bytes, (const uint8_t *)g->arrays[r] + i * row_bytes,
@@ -207,6 +215,7 @@ static void free_group(thread_group *g)
     pthread_mutex_destroy(&g->lock);
     free(g->boxes);
     free(g->arrays);
+    free(g->bytes);
     free(g);
 }
 
@@ -230,6 +239,7 @@ static thread_group *make_group(uint32_t ranks, uint32_t timeout_ms)
     if (!g) return NULL;
     g->ranks = ranks, g->timeout_ms = timeout_ms;
     g->arrays = wf_calloc(ranks, sizeof *g->arrays);
+    g->bytes = wf_calloc(ranks, sizeof *g->bytes);
     g->boxes = wf_calloc((size_t)ranks * ranks, sizeof *g->boxes);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -237,7 +247,7 @@ static thread_group *make_group(uint32_t ranks, uint32_t timeout_ms)
     pthread_cond_init(&g->all_here, &attr);
     pthread_cond_init(&g->mail, &attr);
     pthread_condattr_destroy(&attr);
-    if (g->arrays && g->boxes) return g;
+    if (g->arrays && g->bytes && g->boxes) return g;
     g->ranks = g->boxes ? ranks : 0;
     free_group(g);
     return NULL;
@@ -250,8 +260,8 @@ weft_status wf_comm_threads(uint32_t ranks, uint32_t timeout_ms, wf_comm **out)
     for (uint32_t r = 0; r < ranks; r++) {
         thread_rank *t = wf_calloc(1, sizeof *t);
         if (!t) {
+            if (!r) free_group(g); /* else the last rank does */
             while (r) wf_comm_close(out[--r]), out[r] = NULL;
-            if (!g->users) free_group(g);
             return WEFT_ERR_NOMEM;
         }
         *t = (thread_rank){{&thread_fns, r, ranks}, g};

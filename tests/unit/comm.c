@@ -121,6 +121,14 @@ static void *stays_away(void *arg)
     return NULL;
 }
 
+static void *has_more(void *arg)
+{
+    rank *r = arg;
+    r->n += r->c->rank == 1;
+    r->status = wf_comm_all_reduce(r->c, r->data, r->n, r->dtype);
+    return NULL;
+}
+
 static void together(uint32_t ranks, uint32_t timeout_ms, enum wf_dtype dtype, uint64_t n, void *(*fn)(void *),
                      rank *list)
 {
@@ -178,6 +186,13 @@ static void one_fails_for_all(void **state)
     }
 }
 
+static void lengths_are_equal(void **state)
+{
+    static rank list[3];
+    together(3, TIMEOUT_MS, WF_F32, 100, has_more, list);
+    for (uint32_t r = 0; r < 3; r++) assert_int_equal(list[r].status, WEFT_ERR_INTERNAL);
+}
+
 static void nobody_waits_for_ever(void **state)
 {
     static rank list[3];
@@ -189,5 +204,4 @@ static void nobody_waits_for_ever(void **state)
 }
 
 SUITE(comm, NULL, NULL, CASE(sums_are_in_order), CASE(parts_lie_side_by_side), CASE(messages_keep_their_order),
-      CASE(one_fails_for_all),
-      CASE(nobody_waits_for_ever))
+      CASE(one_fails_for_all), CASE(lengths_are_equal), CASE(nobody_waits_for_ever))
