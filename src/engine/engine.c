@@ -38,7 +38,8 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
     if (many) WF_TRY(wf_rank_device(p, 0, first));
     if (many && !p->experts) o.threads = WF_MAX((p->threads ? p->threads : wf_core_count()) / wf_n_ranks(p), 1u);
     weft_status s = wf_select_open(many ? first : p->device, &o, &e->dev);
-    if (s == WEFT_ERR_NODEVICE && !many && strchr(p->device, ',')) WF_TRY(wf_rank_device(p, 0, first)); /* a list? */
+    bool listed = !many && p->device && strchr(p->device, ',');
+    if (s == WEFT_ERR_NODEVICE && listed) WF_TRY(wf_rank_device(p, 0, first)); /* which says what is missing */
     WF_TRY(s);
     WF_TRY(wf_ranks_open(e, p, &o));
     e->depth = e->ranks.n ? e->ranks.depth : WF_EXEC_DEPTH;

@@ -66,7 +66,10 @@ static weft_status check_ranks(const struct weft_model *m, const struct weft_eng
     if (n > WF_COMM_RANKS)
         return wf_fail(WEFT_ERR_ARG, "tensor_parallel %u times pipeline_parallel %u: want at most %d devices",
                        p->tensor_parallel, p->pipeline_parallel, WF_COMM_RANKS);
-    if (p->experts && !wf_shard_of_rank(p, 1, layers).away)
+    const char *count = p->experts ? strrchr(p->experts, '=') : NULL;
+    bool named = p->experts && *p->experts && count != p->experts;
+    if (p->experts && (!named || (count && count[1 + strspn(count + 1, "0123456789")]) ||
+                       !wf_shard_of_rank(p, 1, layers).away))
         return wf_fail(WEFT_ERR_ARG, "experts \"%s\": want a device, or DEVICE=N for the first N layers", p->experts);
     if (p->experts && (p->tensor_parallel > 1 || p->pipeline_parallel > 1))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "experts goes with one device: leave it, or tensor_parallel and "

@@ -53,7 +53,7 @@ weft_status wf_rank_device(const struct weft_engine_params *p, uint32_t rank, ch
                        n, want, shard.ranks, shard.stages);
     for (uint32_t i = shard.stage * shard.ranks + shard.rank; i; i--) at = strchr(at, ',') + 1;
     wf_copy(name, WF_MIN((size_t)WF_RANK_NAME, strcspn(at, ",") + 1), at);
-    return WEFT_OK;
+    return *name ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "device \"%s\": a name is missing beside a comma", p->device);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
@@ -103,9 +103,11 @@ weft_status wf_ranks_open(struct weft_engine *e, const struct weft_engine_params
 weft_status wf_ranks_lay_out(struct weft_engine *e, const struct weft_engine_params *p)
 {
     const wf_layout *least = &e->layout;
+    struct weft_engine_params same = *p; /* devices of other types cut a step into the same parts, and exchange those */
+    same.max_batched_tokens = least->limits.step_tokens, same.tile = WF_MAX(least->tile, 1u);
     for (uint32_t i = 1; i < e->ranks.n; i++) {
         wf_rank *r = &e->ranks.list[i];
-        WF_TRY(wf_layout_make_rank(e->model, p, i, &r->dev->info, r->dev, &r->layout));
+        WF_TRY(wf_layout_make_rank(e->model, &same, i, &r->dev->info, r->dev, &r->layout));
         WF_TRY(wf_layout_check_available(&r->layout));
         if (r->layout.limits.pages < least->limits.pages) least = &r->layout;
     }
@@ -118,6 +120,7 @@ static weft_status load_rank(wf_rank *r, const struct weft_engine_params *p)
 {
     wf_layout *l = &r->layout;
     WF_TRY(wf_weights_load(&l->weights, r->engine->model->file, r->dev, p->on_progress, p->user, &r->views));
+    r->engine->layout.weights.in_file |= l->weights.in_file; /* each step looks whether the file has changed */
     WF_TRY(wf_exec_create(r->dev, &l->graph, &l->plans, r->views, &l->limits, &r->exec));
     if (p->debug && p->debug->poison) WF_TRY(wf_exec_poison(r->exec));
     WF_TRY(wf_exec_join(r->exec, &r->group));
@@ -160,16 +163,26 @@ weft_status wf_ranks_load(struct weft_engine *e, const struct weft_engine_params
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
-static weft_status run_part(wf_rank *r, const wf_rank_step *s)
+static void note_failure(wf_rank *r, weft_status s)
+{
+    wf_ranks *all = &r->engine->ranks;
+    pthread_mutex_lock(&all->lock);
+    wf_copy(r->message, sizeof r->message, wf_error());
+    r->status = s;
+    if (!all->failed) all->failed = r;
+    pthread_mutex_unlock(&all->lock);
+}
+
+static void run_part(wf_rank *r, const wf_rank_step *s)
 {
     bool gives_results = r == r->engine->ranks.list;
     weft_status st = wf_exec_submit(r->exec, &s->batch, gives_results ? &s->io : &(wf_step_io){0});
     if (st == WEFT_OK) st = wf_exec_wait(r->exec);
-    if (st == WEFT_OK) return st;
+    if (st == WEFT_OK) return;
+    note_failure(r, st); /* first: the others fail for want of this one */
     /* nobody waits for what does not come */
     if (r->group.layer) wf_comm_fail(r->group.layer, wf_error());
     wf_comm_fail(r->group.all, wf_error());
-    return st;
 }
 
 static void *rank_thread(void *arg)
@@ -180,15 +193,9 @@ static void *rank_thread(void *arg)
     for (;;) {
         while (all->n_steps == r->n_done && !all->stop) pthread_cond_wait(&all->changed, &all->lock);
         if (all->n_steps == r->n_done) break;
-        weft_status before = r->status;
         pthread_mutex_unlock(&all->lock);
-        weft_status s = before ? before : run_part(r, &all->steps[r->n_done % all->depth]);
+        if (r->status == WEFT_OK) run_part(r, &all->steps[r->n_done % all->depth]);
         pthread_mutex_lock(&all->lock);
-        if (s != WEFT_OK && before == WEFT_OK) {
-            wf_copy(r->message, sizeof r->message, wf_error());
-            if (all->failed == NULL) all->failed = r; /* the others fail for want of this one */
-        }
-        r->status = s;
         r->n_done++;
         pthread_cond_broadcast(&all->changed);
     }

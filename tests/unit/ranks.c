@@ -121,8 +121,26 @@ static void one_device_fails(void **state)
             if (s == WEFT_ERR_DEVICE) {
                 assert_int_equal(stats_of(e).failed, WEFT_ERR_DEVICE);
                 assert_error(weft_submit(e, &(struct weft_request_params){.prompt = "One day"}, NULL), WEFT_ERR_DEVICE,
-                             "null device"); /* told at once */
+                             "failed: null device: "); /* told at once, and whose fault it is */
             }
+            weft_engine_close(e);
+            wf_null_configure(NULL);
+            assert_int_equal(wf_null_alive(), 0);
+        }
+}
+
+/* Opening fails at the nth call of the second device, and leaves nothing. */
+static void opening_fails(void **state)
+{
+    static const layout mixed[] = {{"cpu,null", 2, 0}, {"null,cpu", 0, 2}};
+    for (size_t l = 0; l < WF_LEN(mixed); l++)
+        for (uint32_t nth = 1; nth < 3000; nth += 1 + nth / 8) {
+            struct weft_engine_params p = params_of(mixed[l]);
+            struct weft_engine *e = NULL;
+            wf_null_configure(&(wf_null_config){.slot = WF_NULL_ANY, .nth = nth, .status = WEFT_ERR_NOMEM});
+            enum weft_status s = weft_engine_open(model, &p, &e);
+            assert_true(s == WEFT_OK || s == WEFT_ERR_NOMEM);
+            assert_int_equal(e == NULL, s != WEFT_OK);
             weft_engine_close(e);
             wf_null_configure(NULL);
             assert_int_equal(wf_null_alive(), 0);
@@ -145,6 +163,7 @@ static void parameters(void **state)
     refuse(params_of((layout){"cpu,cpu", 0, 0}), WEFT_ERR_ARG, "to be computed by 1");
     refuse(params_of((layout){"cpu,cpu,cpu", 2, 2}), WEFT_ERR_ARG, "by 4");
     refuse(params_of((layout){"cpu,nothing", 0, 2}), WEFT_ERR_NODEVICE, "nothing");
+    refuse(params_of((layout){"cpu,", 2, 0}), WEFT_ERR_ARG, "missing beside a comma");
     refuse(params_of((layout){"cpu,cpu,cpu", 3, 0}), WEFT_ERR_UNSUPPORTED, "numbers that can");
     refuse(params_of((layout){"cpu", 0, 60}), WEFT_ERR_ARG, "layers");
     refuse(params_of((layout){"cpu", 64, 2}), WEFT_ERR_ARG, "at most 64");
@@ -154,10 +173,13 @@ static void parameters(void **state)
     p = params_of(alone);
     p.experts = "cpu";
     refuse(p, WEFT_ERR_UNSUPPORTED, "no experts");
-    p.experts = "cpu=no";
-    refuse(p, WEFT_ERR_ARG, "DEVICE=N");
+    static const char *const wrong[] = {"cpu=no", "cpu=0", "cpu=1x", "=1", ""};
+    for (size_t i = 0; i < WF_LEN(wrong); i++) {
+        p.experts = wrong[i];
+        refuse(p, WEFT_ERR_ARG, "DEVICE=N");
+    }
 }
 
 SUITE(ranks, open_demo, close_demo, CASE(same_answers), CASE(little_memory), CASE(experts_elsewhere),
       CASE(close_in_the_middle),
-      CASE(one_device_fails), CASE(parameters))
+      CASE(one_device_fails), CASE(opening_fails), CASE(parameters))
