@@ -77,9 +77,10 @@ static weft_status check_ranks(const struct weft_model *m, const struct weft_eng
     if (p->pipeline_parallel > layers)
         return wf_fail(WEFT_ERR_ARG, "pipeline_parallel is %u, but %s has %u layers", p->pipeline_parallel,
                        m->info.path, layers);
-    if (p->n_adapters || p->most_adapters || p->kv_host || p->kv_disk || p->plan)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "adapters, kv_host, kv_disk and plan need an engine with one device: leave "
-                       "them, or tensor_parallel, pipeline_parallel and experts");
+    bool ranges = p->calibration && strcmp(p->calibration, "auto") && strcmp(p->calibration, "none"); /* in a file */
+    if (p->n_adapters || p->most_adapters || p->kv_host || p->kv_disk || p->plan || ranges)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "adapters, kv_host, kv_disk, plan and a calibration file need an engine "
+                       "with one device: leave them, or tensor_parallel, pipeline_parallel and experts");
     if (p->pipeline_parallel > 1 && (m->hp.bidirectional || p->attention_windows))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "pipeline_parallel: not for models of embeddings, nor with "
                        "attention_windows; tensor_parallel works");

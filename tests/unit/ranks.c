@@ -170,6 +170,9 @@ static void parameters(void **state)
     struct weft_engine_params p = params_of(layouts[0]);
     p.kv_host = 1 << 20;
     refuse(p, WEFT_ERR_UNSUPPORTED, "one device");
+    p = params_of(layouts[0]);
+    p.calibration = "/nowhere";
+    refuse(p, WEFT_ERR_UNSUPPORTED, "one device");
     p = params_of(alone);
     p.experts = "cpu";
     refuse(p, WEFT_ERR_UNSUPPORTED, "no experts");
