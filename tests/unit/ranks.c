@@ -158,10 +158,10 @@ static void refuse(struct weft_engine_params p, enum weft_status status, const c
 
 static void parameters(void **state)
 {
-    refuse(params_of((layout){"cpu", 2, 0}), WEFT_ERR_ARG, "names 1 devices");
-    refuse(params_of((layout){NULL, 2, 0}), WEFT_ERR_ARG, "names 0 devices");
-    refuse(params_of((layout){"cpu,cpu", 0, 0}), WEFT_ERR_ARG, "to be computed by 1");
-    refuse(params_of((layout){"cpu,cpu,cpu", 2, 2}), WEFT_ERR_ARG, "by 4");
+    refuse(params_of((layout){"cpu", 2, 0}), WEFT_ERR_ARG, "device names 1:");
+    refuse(params_of((layout){NULL, 2, 0}), WEFT_ERR_ARG, "device names none:");
+    refuse(params_of((layout){"cpu,cpu", 0, 0}), WEFT_ERR_ARG, "1 devices compute");
+    refuse(params_of((layout){"cpu,cpu,cpu", 2, 2}), WEFT_ERR_ARG, "4 devices compute");
     refuse(params_of((layout){"cpu,nothing", 0, 2}), WEFT_ERR_NODEVICE, "nothing");
     refuse(params_of((layout){"cpu,", 2, 0}), WEFT_ERR_ARG, "missing beside a comma");
     refuse(params_of((layout){"cpu,cpu,cpu", 3, 0}), WEFT_ERR_UNSUPPORTED, "numbers that can");
