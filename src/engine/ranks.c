@@ -7,6 +7,7 @@
  * from its end to its beginning, while parameters name devices from the beginning to the end.
  */
 #include "engine/engine.h"
+#include "exec/workspace.h"
 #include "select/select.h"
 
 #include <weft/debug.h>
@@ -116,17 +117,32 @@ weft_status wf_ranks_lay_out(struct weft_engine *e, const struct weft_engine_par
     return WEFT_OK;
 }
 
-static weft_status load_rank(wf_rank *r, const struct weft_engine_params *p)
+static weft_status open_rank_exec(wf_rank *r, const struct weft_engine_params *p)
 {
     wf_layout *l = &r->layout;
-    WF_TRY(wf_weights_load(&l->weights, r->engine->model->file, r->dev, p->on_progress, p->user, &r->views));
-    r->engine->layout.weights.in_file |= l->weights.in_file; /* each step looks whether the file has changed */
     WF_TRY(wf_exec_create(r->dev, &l->graph, &l->plans, r->views, &l->limits, &r->exec));
     if (p->debug && p->debug->poison) WF_TRY(wf_exec_poison(r->exec));
     WF_TRY(wf_exec_join(r->exec, &r->group));
-    WF_TRY(wf_exec_bind(r->exec, p->on_progress, p->user));
+    return wf_exec_bind(r->exec, p->on_progress, p->user);
+}
+
+/* The engine's own device has its exec, and perhaps fewer pages for it than it said. */
+static weft_status load_rank(wf_rank *r, const struct weft_engine_params *p)
+{
+    wf_layout *l = &r->layout;
+    wf_layout_limit(l, &r->engine->layout.limits);
+    WF_TRY(wf_weights_load(&l->weights, r->engine->model->file, r->dev, p->on_progress, p->user, &r->views));
+    r->engine->layout.weights.in_file |= l->weights.in_file; /* each step looks whether the file has changed */
+    weft_status s = open_rank_exec(r, p);
+    if (s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&l->graph)) { /* a fused kernel does not work there */
+        wf_exec_destroy(r->exec);
+        r->exec = NULL;
+        WF_TRY(wf_layout_keep_workspaces(l));
+        wf_layout_limit(l, &r->engine->layout.limits);
+        s = open_rank_exec(r, p);
+    }
     r->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
-    return WEFT_OK;
+    return s;
 }
 
 /* What a step is when its threads come to it: its caller's arrays are those of another by then. */
