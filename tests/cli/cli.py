@@ -116,13 +116,15 @@ def weft_unread(*args, **more):
         os.close(writer)
 
 
+def catches_interrupts(p):
+    return int(re.search(r"SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{p.pid}/status").read_text()).group(1), 16) >> (signal.SIGINT - 1) & 1
+
+
 def await_interrupts(p):
     """Waits until this process ends in its own way on Ctrl-C."""
-    caught = False
-    while not caught:
+    while not catches_interrupts(p):
         assert p.poll() is None, f"ended with {p.returncode}"
         time.sleep(0.01)
-        caught = int(re.search(r"SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{p.pid}/status").read_text()).group(1), 16) >> (signal.SIGINT - 1) & 1
 
 
 class TestCase(unittest.TestCase):
