@@ -38,10 +38,10 @@ def data(name):
     raise unittest.SkipTest(f"{path} is missing: set WEFT_TEST_DATA")
 
 
-def sanitized():
-    """Is the program built with a sanitizer? It keeps what is freed then, and takes ten times as long."""
+def sanitized(*libraries):
+    """Is the program built with a sanitizer, or with one of these? It keeps what is freed then, and takes ten times as long."""
     program = pathlib.Path(WEFT).read_bytes()
-    return b"libasan.so" in program or b"libtsan.so" in program
+    return any(library in program for library in libraries or (b"libasan.so", b"libtsan.so"))
 
 
 def documents():

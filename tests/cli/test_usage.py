@@ -42,10 +42,15 @@ class Help(cli.TestCase):
             self.assertEqual(self.ok("help", word).text, self.ok("--help").text)
 
     def test_every_documented_option_is_known(self):
+        """To the first command that has it: help and parsing go by the same rows."""
+        first = {}
         for name in COMMANDS:
             for option in re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", self.ok(*name.split(), "--help").text):
-                r = weft(*name.split(), option, "--help", "--help")  # a value, or help at once
-                self.assertNotIn("unknown option", r.err, f"{name} {option}")
+                first.setdefault(option, name)
+        self.assertGreater(len(first), 100)
+        for option, name in first.items():
+            r = weft(*name.split(), option, "--help", "--help")  # a value, or help at once
+            self.assertNotIn("unknown option", r.err, f"{name} {option}")
 
     def test_advanced_options_have_their_heading(self):
         text = self.ok("run", "--help").text
@@ -145,11 +150,11 @@ class Wrong(cli.TestCase):
             self.usage("--shape and -m conflict", *name.split(), "-m", DEMO, "--shape", "llama3-8b")
 
     def test_numbers(self):
-        for option in ("-n", "-c", "-t", "--top-k", "--seed"):
-            for value in ("", "x", "1x", "1.5", "99999999999999999999999", " 1", "0x10"):
+        for option in ("-n", "-c", "-t", "--top-k", "--seed"):  # those of a kind are read alike: one of them meets all
+            for value in ("", "x", "1x", "1.5", "99999999999999999999999", " 1", "0x10") if option in ("-n", "--seed") else ("1.5",):
                 self.fails(USAGE, "--", "run", option, value)
         for option in ("--temp", "--top-p", "--min-p", "--repeat-penalty"):
-            for value in ("", "x", "1x", "nan", "inf", "-1", "1e999"):
+            for value in ("", "x", "1x", "nan", "inf", "-1", "1e999") if option == "--temp" else ("nan", "-1"):
                 self.fails(USAGE, option, "run", option, value)
         for option, value in (("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "-0.1"), ("--seed", "-2"),
                               ("--seed", "18446744073709551616"), ("--top-k", "-1"), ("--temp", "99999")):
@@ -435,6 +440,10 @@ class Files(cli.TestCase):
                 r = weft(*args, stdout=full)
                 self.assertEqual(r.code, RUNTIME)
                 self.assertEqual(r.err.count("cannot write to standard output"), 1, r.err)
+
+
+if cli.sanitized(b"libtsan.so"):
+    del Meant, OtherPrograms  # words are read by one thread, and alike in each build
 
 
 if __name__ == "__main__":
