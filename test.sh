@@ -267,10 +267,10 @@ choose_cases() {
 # --- stages ----------------------------------------------------------------------------------------
 
 # Which build a test runs in. What says how the server, the program and the library behave runs with sanitizers, and a quarter of it, by turns, in the plain
-# build; the rest runs in the plain build: what spends its time in drivers and kernels, which have no sanitizer, what measures memory, which the sanitizers keep
-# when it is freed, and what builds, installs or preloads something.
+# build; the rest runs in the plain build: what spends its time in drivers and kernels, which have no sanitizer, or in commands that other tests run with
+# them, what measures memory, which the sanitizers keep when it is freed, and what builds, installs or preloads something.
 sanitized_tests='^(unit|fault|cli|serve) '
-plain_tests='^(cli (soak|api|static|install|pages|readme|ops)|serve (soak|kill|large|signals|webui|markdown|chats))$'
+plain_tests='^(cli (soak|api|static|install|pages|readme|ops|bench_paper)|serve (soak|kill|large|signals|webui|markdown|chats))$'
 # Three builds of all that there is, of which a run has one where nothing about them has changed.
 builds_of_all='^(packages deb|packages dist|cli static)$'
 
