@@ -67,11 +67,9 @@ class Test:
             copy = top / f'{folder.name}-{kind}'
             retype(folder, copy, kind)
             self.error(f'{folder.name} {kind}', want, self.logits(copy, ids, top / 'got.npy'))
-            if self.device == 'cpu':
-                self.cached(copy, facts, want)
-        if self.device != 'cpu' and 'F16' in types:
-            self.cached(folder, facts, want)
-        self.experts(folder)
+            self.cached(copy, facts, want)
+        if self.device == 'cpu':
+            self.experts(folder)
 
     def experts(self, folder):
         """Of a mixture of experts, how many parameters a token needs."""
@@ -234,20 +232,23 @@ def main():
         top = pathlib.Path(name)
         folders = sorted(p for p in (test.sources / 'tests/model/data').iterdir() if (p / 'ids.json').exists())
         assert len(folders) >= 13, folders
-        # On OpenCL a type of weights is another kernel of products, of grouped products and of rows, each built for seconds.
-        chosen = [(folder, kind) for folder in folders for kind in TYPES]
+        chosen, here = [(folder, kind) for folder in folders for kind in TYPES], TINY
+        # On OpenCL a type of weights is other kernels, each built for seconds, which know nothing of architectures: one of them meets all types, the
+        # others take turns. What reads a folder knows nothing of devices: those with rows of no token have shapes of their own.
         if test.device != 'cpu':
-            chosen = part.mine('model', chosen)
+            chosen = part.mine('model', [(f, kind) for f, kind in chosen if f.name == 'llama' or kind == TYPES[folders.index(f) % 3]])
+            here = [case for case in TINY if '--pad' in case[2]]
         for folder in folders:
             test.made(folder, top, [kind for f, kind in chosen if f == folder])
-        for case in TINY:
+        for case in here:
             test.tiny(*case, top)
         test.stories(top)
-        test.defaults(top)
-        test.windows(top)
-        test.bases(top)
-        test.cut_contexts(top)
-        test.beside(top)
+        if test.device == 'cpu':
+            test.defaults(top)
+            test.windows(top)
+            test.bases(top)
+            test.cut_contexts(top)
+            test.beside(top)
     end()
 
 
