@@ -251,6 +251,16 @@ static bool is_another_program(const session *s, const wf_case *c, int variant)
            (s->shared->program_of[c->op][variant][c->weight] ^ bits) & once;
 }
 
+/* Simulators take long for a product: what a file sees of a format that is not typical its first kernel shows. */
+static bool shown_by_file(const session *s, const wf_case *c, int variant)
+{
+    const char *own = wf_variant_at(s->dev, c->op, variant)->name;
+    if (s->variant || !is_product(c->op) || is_typical(c->weight)) return false;
+    for (int i = 0; i < variant; i++)
+        if (is_of(wf_variant_at(s->dev, c->op, i), own) && op_coverage_has(&s->shared->coverage, c, i)) return true;
+    return false;
+}
+
 /* Without s->every a product's kernel but the plain one meets one format of W for each type of X and Y, others every
  * time. */
 static bool left_out(const session *s, const wf_case *c, int variant)
@@ -258,6 +268,7 @@ static bool left_out(const session *s, const wf_case *c, int variant)
     /* Tiles of 128 x 128 for a few numbers take simulators long; races depend on the kind of groups alone. */
     if (s->tiny && is_of(wf_variant_at(s->dev, c->op, variant), "dot"))
         return c->weight != WF_Q4_K && c->weight != WF_Q6_K;
+    if (s->tiny && !strncmp(s->dev->info.id, "opencl", 6)) return shown_by_file(s, c, variant);
     if (!compiles_slowly(s) || s->variant || variant == 0 || (s->all && !s->every)) return false;
     if (!s->every)
         return is_product(c->op) &&
