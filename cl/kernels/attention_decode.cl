@@ -333,23 +333,7 @@ KERNEL void attention_decode(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr)
                              uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint HB,
                              __global float *scratch, uint chunks, uint pass)
 {
-    const call_t c = {IN_AT(int, seq),
-                      IN_AT(int, pos),
-                      IN_AT(int, indptr),
-                      IN_AT(int, pages),
-                      IN_AT(uchar, kp),
-                      IN_AT(uchar, vp),
-                      M,
-                      Hq,
-                      Hkv,
-                      P,
-                      page_stride,
-                      1,
-                      HB,
-                      chunks,
-                      scale,
-                      MASK,
-                      RANGE};
+    const call_t c = CALL(1, chunks);
     if (pass == 1) {
         merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
         return;

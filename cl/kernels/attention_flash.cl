@@ -535,23 +535,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                             uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR,
                             uint HB, uint share ASYNC_ARGS)
 {
-    const call_t c = {IN_AT(int, seq),
-                      IN_AT(int, pos),
-                      IN_AT(int, indptr),
-                      IN_AT(int, pages),
-                      IN_AT(uchar, kp),
-                      IN_AT(uchar, vp),
-                      M,
-                      Hq,
-                      Hkv,
-                      P,
-                      page_stride,
-                      BR,
-                      HB,
-                      1,
-                      scale,
-                      MASK,
-                      RANGE};
+    const call_t c = CALL(BR, 1);
     __local float4 factors[FLASH_FACTORS(R, TK, DK) / 4], values[VK * D4], part[KG * (R4 + 1)];
     __local float of_rows[3 * R];
     __local ulong at[2 * TK], q_at[R];

@@ -433,23 +433,7 @@ KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), 
                                        uint o_stride, float scale WINDOW_ARGS, uint BR, uint HB,
                                        __global float *scratch, uint chunks ASYNC_ARGS, uint pass)
 {
-    const call_t c = {IN_AT(int, seq),
-                      IN_AT(int, pos),
-                      IN_AT(int, indptr),
-                      IN_AT(int, pages),
-                      IN_AT(uchar, kp),
-                      IN_AT(uchar, vp),
-                      M,
-                      Hq,
-                      Hkv,
-                      P,
-                      page_stride,
-                      BR,
-                      HB,
-                      chunks,
-                      scale,
-                      MASK,
-                      RANGE};
+    const call_t c = CALL(BR, chunks);
 #if SPLIT
     if (pass == 1) {
         merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
