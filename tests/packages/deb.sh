@@ -22,17 +22,16 @@ build() {
     mv "$work"/*.* "$work/first"
 }
 
-# The same sources under a higher version.
+# The same files under a higher version, by which an upgrade goes.
 build_next() {
-    (
-        cd "$sources"
-        sed "1s/(.*)/($next)/; /^ -- /q" debian/changelog >"$work/entry"
-        { cat "$work/entry" && echo && cat debian/changelog; } >"$work/changelog"
-        mv "$work/changelog" debian/changelog
-        debian/rules binary
-    )
+    local deb tree=$work/tree
     mkdir "$work/second"
-    mv "$work"/*.deb "$work/second"
+    for deb in "$work"/first/{weft,libweft0,libweft-dev}_*.deb; do
+        rm -rf "$tree" && dpkg-deb -R "$deb" "$tree"
+        sed -i "s/^Version: $version\$/Version: $next/; s/(= $version)/(= $next)/g" "$tree/DEBIAN/control"
+        dpkg-deb -Znone -b "$tree" "$work/second"
+    done
+    rm -rf "$tree"
 }
 
 check_packages() {
