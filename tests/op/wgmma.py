@@ -9,7 +9,6 @@ and that the exchange buffer is zero again. The comments of scopes are held agai
 """
 import functools
 import os
-import re
 import subprocess
 import sys
 

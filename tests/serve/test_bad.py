@@ -2,7 +2,6 @@
 import json
 import socket
 import time
-import unittest
 
 import serve
 

@@ -3,7 +3,6 @@ import json
 import os
 import shutil
 import tempfile
-import unittest
 
 import serve
 from serve import Server, cli
