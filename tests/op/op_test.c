@@ -299,12 +299,14 @@ static void check_batch_invariance(session *s, const wf_check *k, const seen *fi
 }
 
 /* With any other number of work-groups the bits stay as they are: kernels loop, and where a sum is cut follows from the
- * shape alone. Attention kernels that cut their work evenly over the work-groups say so by their class. */
+ * shape alone. Attention kernels that cut their work evenly over the work-groups say so by their class. With s->every the
+ * first cases of a variant meet all numbers, the others one. */
 static void check_groups(session *s, wf_check *k, int i, uint64_t hash)
 {
     static const uint32_t counts[] = {0, 1, 3, 7};
     const wf_variant *v = wf_variant_at(s->dev, k->c.op, i);
-    uint32_t first = (uint32_t)wf_random(s->o->seed, s->index + (uint64_t)i), n = s->every ? WF_LEN(counts) : 1;
+    bool early = s->every && s->shared->per_variant[k->c.op][WF_MIN(i, WF_MAX_VARIANTS - 1)] <= 4;
+    uint32_t first = (uint32_t)wf_random(s->o->seed, s->index + (uint64_t)i), n = early ? WF_LEN(counts) : 1;
     if (s->tiny || (v->flags & WF_BATCH_DEPENDENT)) return;
     for (uint32_t j = 0; j < n; j++) {
         wf_check other = *k; /* shares data */
