@@ -237,7 +237,8 @@ static uint8_t met_once(const session *s, const wf_case *c, int variant)
 {
     const wf_variant *v = wf_variant_at(s->dev, c->op, variant);
     bool tile = is_of(v, "tile");
-    if (is_of(v, "dot") || is_of(v, "host") || is_of(v, "rows")) return TYPE_OF_X;
+    if (is_of(v, "dot") || is_of(v, "host") || is_of(v, "rows") || is_of(v, "clblast"))
+        return TYPE_OF_X | (is_typical(c->weight) ? 0 : BY_EIGHT | SOME_ROWS | MANY_ROWS);
     if (c->weight == WF_F16 || (!tile && !is_of(v, "gemv"))) return 0;
     return TYPE_OF_X | MANY_EXPERTS | (c->weight == WF_Q4_K ? 0 : BY_EIGHT) |
            (c->weight == WF_Q4_K || tile ? 0 : SOME_ROWS | MANY_ROWS);
