@@ -1,4 +1,4 @@
-/* sample, one work-group a row: the next token from a row of logits, by the rule in dev.h under SAMPLE.
+/* sample, one work-group a row: the next token from a row of logits, by the rule in ops.def under SAMPLE.
  *
  * Nothing is sorted. A logit's bits, put in the order of numbers, are its key; what is kept is every column
  * above a key t and, of those at t, the first `ties`. Top-k and top-p find t by bisection: 32 sweeps over the

@@ -10,11 +10,11 @@
  * the same, so results depend neither on that, nor on the rows that share a block, nor on the number of threads. Scores
  * are in units of log2.
  *
- * With attention windows (dev.h), tiles outside all windows of the block are skipped, and other keys outside a query's
- * window are masked. The boundaries of tiles and splits do not change. KV heads with longer windows come first, so that
- * what is left for the end is short. Sinks are no keys: the last sum takes them in.
+ * With attention windows (ops.def), tiles outside all windows of the block are skipped, and other keys outside a
+ * query's window are masked. The boundaries of tiles and splits do not change. KV heads with longer windows come first,
+ * so that what is left for the end is short. Sinks are no keys: the last sum takes them in.
  *
- * Asynchronous (dev.h): weights are relative to a given maximum, so no sum waits for a maximum or is rescaled. A row
+ * Asynchronous (ops.def): weights are relative to a given maximum, so no sum waits for a maximum or is rescaled. A row
  * that leaves the range is not weighed any further, and in the end computed again alone, as the synchronous kernel
  * does.
  */

@@ -1,5 +1,5 @@
-/* dev: the device contract. A backend is one struct wf_backend and one table of functions; everything
- * above sees only this header.
+/* dev: the device contract. A backend is one struct wf_backend and one table of functions; everything above sees only
+ * this header.
  *
  * The unit of work is one call (a nano-operation, NanoFlow section 4.1) on one queue, with events it waits for and an
  * event it signals; ordering belongs to exec. The functions named wf_* here are the front: they validate and then call
@@ -12,81 +12,8 @@
  * is lost, before the device is closed. A lost device may still run the call that did not end, and nothing that was
  * submitted behind it.
  *
- * Ops (M rows; all matrices are row-major, [rows, cols]; "act" is F32 or F16, each operand its own; a residual has the
- * dtype of the output)
- *
- *   GET_ROWS   in  table [V, K] any dtype; ids [M] I32; add [M, K] F32 or absent   out y [M, K] act
- *              y[m] = table[ids[m]] * p.gain (0: 1) + add[m]: embedding lookup, of positions too, and gathering the
- * rows that want logits. An id outside the table gives a row of NaN, never a wild read. RMSNORM    in  x [M, G K] act;
- * w [K] F32; residual [M, G K] act or absent   out y [M, G K] act y = x / sqrt(mean(x^2) + p.eps) * w + residual for
- * each group of K columns by itself: one group a row, or one a head. residual may be y itself (same storage). LAYERNORM
- * in  x [M, K] act; w [K] F32; b [K] F32             out y [M, K] act y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) +
- * p.eps) * w + b GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent; residual [M, N] act or
- * absent; norm [K] F32 or absent; table, pos and slot of ROPE_KV or absent out Y [M, N] act; norm_ws [M, K] act or
- * absent; gemm_ws [M, N] act or absent; K, V pools of ROPE_KV or absent Y = X W^T + bias + residual. residual may be Y
- * itself (same storage). Fused: with norm, X is replaced by RMSNORM(X, norm, p.eps). With p.silu, W holds gate and up,
- *              Y is [M, N / 2] = SILU_MUL of the product, and there is no residual. With p.rope, W holds q, k and v, Y
- * is the q of the product's ROPE_KV, which writes to the pools, and there is neither residual nor SiLU. norm_ws comes
- * with norm, gemm_ws with p.silu or p.rope. They are workspaces, whose contents mean nothing to the caller: where the
- * device has no fused kernel, the front decomposes the call, and its parts hand their results over there. A call
- * without them runs only where it has. A fused kernel does not round these intermediate results. With p.silu, Y may be
- * the first columns of gemm_ws (same storage). ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot]
- * F32, pairs (cos, sin); pos [M] I32; slot [M] I32 out q [M, Hq D] act; K, V pools [pages, Hkv * P * D] Rotates the
- * first p.n_rot elements of each head of q and k by table[pos]. Pair i is the elements (2i, 2i+1) (p.neox 0) or (i, i +
- * n_rot/2) (p.neox 1), which no variant of a device with adjacent_pairs need support, here or behind a GEMM. Writes k
- * and v of row m to slot slot[m] = page * P + index in page; slot < 0: no write. q is not scaled. ATTENTION  in  q [M,
- * Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32; pages [*] I32; windows [Hq] I32 or absent; sinks
- * [Hq] F32 or absent; around [M] I32 or absent out o [M, Hq D] act; recomputed [1] I32 or absent Row m attends to keys
- * 0..pos[m] of its sequence s = seq[m]; key j lies in page pages[indptr[s] + j / P] at index j % P. o = softmax(q.k *
- * p.scale) v; query head h uses KV head h / (Hq / Hkv). With p.softcap c, a score s is c tanh(s / c)
- * (wf_attention_score). With windows (sparse attention as in MoA), a query head attends to the first p.sink keys and to
- * the last windows[h] (0 or less: to all), as wf_attends says; keys in between are its masked range. With around, which
- * comes with windows and which a device's plainest variant alone need support, it attends to keys less than windows[h]
- * from around[m], before it or behind. Keys are read once for all query heads of a KV head, so a
- * call takes time for the longest window of each group. With sinks, exp(sinks[h]) is added to the sum that the weights
- * of query head h are divided by, as if there were one more key, with that score and a v of zeros. A soft cap does not
- * change it. Slots of keys that a row does not attend to may hold NaN, which must not affect the result. Asynchronous
- * variants sum exp(q.k * p.scale - p.phi) and do not look for the maximum of each row. Where the largest q.k * p.scale
- * - p.phi of a row and head is not inside (p.phi_lo, p.phi_hi), or not inside the part of it that the variant can
- * represent, the same call computes it again with its own maximum, and adds 1 to recomputed. Other variants leave it
- * unchanged. SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act y = f(gate) * up, with
- * f the p.activation, SiLU or GELU's approximation (see ACTIVATE); or of WF_CLAMPED_SWIGLU gate / (1 +
- * exp(-WF_SWIGLU_ALPHA gate)) * (up + 1), with gate at most WF_SWIGLU_LIMIT and up within +- of it With p.groups (0: 1)
- * of columns, each group of gu is its gate, then its up, and gives one of y: a token's experts. With one group, y may
- * be gate (same storage). ACTIVATE   in  x [M, K] act                                   out y [M, K] act y = f(x), with
- * f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU), or GELU's
- * approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, or p.softcap tanh(x / p.softcap). y may be x (same
- * storage). ROUTER     in  x [M, E] F32; or x [M, K] act, W [E, K] any weight dtype, norm [K] F32 out ids [M, T] I32;
- * weights [M, T] F32; y [M, K] act or absent; scores_ws [M, E] F32 or absent Of a token's scores for E experts, the T
- * largest in descending order, the lower number first among equals, NaN behind all others. weights are softmax(x) of
- * these experts, or with p.sigmoid 1 / (1 + exp(-x)); with p.normalise divided by their sum; times p.scale. A row of x
- * with a NaN gives weights of NaN. Fused: with W, norm and y, which come together, y is RMSNORM(x, norm, p.eps), which
- * the experts read, and the scores are y W^T. scores_ws is the workspace as of GEMM. GROUPED_GEMM  in  X [M, K] or [M,
- * T K] act; W [E N, K] any weight dtype, expert e in rows e N..(e + 1) N; ids [M, T] I32; bias [E, N] F32 or absent out
- * Y [M, T N] act; gemm_ws [M, T N] act or absent Columns t N..(t + 1) N of row m are x W_e^T + bias_e of expert e =
- * ids[m, t]; x is row m of X, or of it columns t K..(t + 1) K. An id that no expert has gives NaN. One call reads the
- * weights of the experts that its ids name. Fused: with p.silu, the N rows of an expert are its gate, then its up, Y is
- * [M, T N / 2], of each expert SILU_MUL of the product, and gemm_ws, which comes with it, is the workspace as of GEMM.
- *   WEIGHTED_SUM  in  x [M, T N] act; weights [M, T] F32; residual [M, N] act or absent   out y [M, N] act
- *              y = residual + sum over t of weights[m, t] x[m, t N..(t + 1) N]. residual may be y (same storage).
- *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
- *              y[m] = the first column that holds the largest x[m]; -1 - k where x[m, k] is the first non-finite value.
- *   SAMPLE     in  x [M, K] F32; params [M, 3] F32: temperature, top_p, min_p; key [M, 5] I32: top_k, seed and
- *                  counter, each low word first; indptr [M + 1] I32; ids [E] I32; adjust [E, 3] F32: before,
- *                  repeat, after (the last three together or absent)
- *              out y [M] I32; z [M, K] F32
- *              z is x with adjusted logits: for e in indptr[m]..indptr[m + 1], z[m, ids[e]] = r + after, where r is
- *              (x + before) / repeat if x + before is positive, else (x + before) * repeat. A row names no column
- * twice; ids outside the row are ignored. The candidates are, in descending order of z (the lower column first among
- * equals), the first top_k (0: all); of these the fewest whose probabilities add up to top_p (0 or 1: all); of these
- * those with z >= max + ln(min_p) (0: all). y[m] is sampled from softmax(z / temperature) of the candidates: the first
- * column at which the cumulative sum exceeds u = wf_philox_unit(seed, counter). Temperature 0: ARGMAX of z. A row of x
- * with a non-finite value gives y -1 - k, as ARGMAX does, and z = x. PAGE_COPY  in  from [pages, n] F16; src [M] I32;
- * dst [M] I32   out to [pages, n] F16 Page dst[m] of to = page src[m] of from, bit by bit: copies, gathers (dst 0, 1,
- * ...) or scatters pages of KV pools. `to` may be `from` (same storage). No page may be written twice, or both read and
- * written. A page outside either pool is not copied. TOKEN_SUBST  in  ids [M] I32; from [K] I32                    out
- * y [M] I32 y[m] = ids[m], or from[-1 - ids[m]] where ids[m] is negative: a token that the step before sampled and the
- *              host has not seen yet. An index outside `from` gives -1. y may be ids (same storage).
+ * ops.def is the table of ops: what each takes, gives and means. M is the number of rows of a call. All matrices are
+ * row-major, [rows, cols].
  *
  * KV pools are head-major inside a page: element (page, head, index, d) is at
  * page * stride + (head * P + index) * D + d, with P = p.page_tokens and D = p.head_dim (HND; K is already rotated).
@@ -170,8 +97,9 @@ typedef struct wf_op_params {
     float eps, scale;
     float softcap;   /* ATTENTION: of scores, 0: none; ACTIVATE: of WF_SOFTCAP */
     float gain;      /* GET_ROWS: factor of the table's rows; 0: 1 */
-    uint32_t activation; /* enum wf_activation: of ACTIVATE; of the gate of SILU_MUL and of products with silu (of GEMM:
-                            SiLU or GELU_TANH) */
+    /* enum wf_activation: of ACTIVATE; of the gate of SILU_MUL and of products with silu (of GEMM: SiLU or
+     * GELU_TANH). */
+    uint32_t activation;
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
     uint32_t max_kv; /* ATTENTION hint: no row attends to more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
@@ -180,9 +108,9 @@ typedef struct wf_op_params {
     uint32_t sigmoid, normalise; /* ROUTER: what weights are made of */
     uint32_t silu;   /* GEMM, GROUPED_GEMM: the product is gate and up of a SILU_MUL */
     uint32_t rope;   /* GEMM: the product is qkv of a ROPE_KV */
-    float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of a
-                                  row's largest q.k * scale - phi in which it may be used; phi_lo = phi_hi
-                                  = 0: never. Of a range wider than 13 the upper 13 are used */
+    /* ATTENTION, asynchronous softmax: the unified maximum, and the range of a row's largest q.k * scale - phi in which
+     * it may be used; phi_lo = phi_hi = 0: never. Of a range wider than 13 the upper 13 are used. */
+    float phi, phi_lo, phi_hi;
 } wf_op_params;
 
 /* May the first output be the first columns of an operand that is SHARED (ops.def)? Not q of a rotation, and of several
@@ -240,17 +168,18 @@ static inline bool wf_attention_base(const wf_op_params *p, float most, float le
  * events that it names must live until it has completed. */
 typedef struct wf_call {
     enum wf_op op;
-    int variant;     /* of the backend's list for op; -1: the front chooses, backends never see it */
-    uint32_t max_groups; /* work-groups (cores on the CPU, of those that are free) to use at most: the resource share;
-                            0: all */
+    int variant;      /* of the backend's list for op; -1: the front chooses, backends never see it */
+    /* Work-groups (cores on the CPU, of those that are free) to use at most: the resource share; 0: all. */
+    uint32_t max_groups;
     wf_op_params p;
     wf_view in[WF_MAX_IN], out[WF_MAX_OUT];
-    wf_event *const
-        *waits; /* [n_waits], at most 64; what signals them must have been submitted before. A new event is complete */
+    /* [n_waits], at most 64; what signals them must have been submitted before. A new event is complete. */
+    wf_event *const *waits;
     uint32_t n_waits;
-    wf_event *signal;       /* or NULL; re-armed at submission: complete when this call is */
-    wf_event *started; /* or NULL; else signalled by the first of several kernels that a call runs as: where the front
-                          decomposes a fused call. Where it is one kernel, the event is left as it was */
+    wf_event *signal; /* or NULL; re-armed at submission: complete when this call is */
+    /* Or NULL; else signalled by the first of several kernels that a call runs as: where the front decomposes a fused
+     * call. Where it is one kernel, the event is left as it was. */
+    wf_event *started;
 } wf_call;
 
 /* One kernel and all that bind() of the backend decided about it for a call. */
@@ -292,8 +221,8 @@ enum wf_variant_flag {
     WF_BATCH_DEPENDENT = 2, /* the bits of a row depend on what else is in the call */
     WF_ASYNC_SOFTMAX = 4,   /* ATTENTION: uses the unified maximum phi, and counts the rows that leave its range */
     WF_ON_REQUEST = 8,      /* runs only where it is forced, or was measured as the fastest */
-    WF_MODELLED = 16, /* a model of its kind expects its times: they tell the kernels of that kind apart, for any number
-                         of rows */
+    /* A model of its kind expects its times: they tell the kernels of that kind apart, for any number of rows. */
+    WF_MODELLED = 16,
     /* Its class has kernels for few rows and for many: with params.deterministic it takes precedence. */
     WF_FOR_ANY_ROWS = 32,
 };
@@ -328,8 +257,8 @@ typedef struct wf_cost {
 } wf_cost;
 
 typedef struct wf_open_params {
-    enum wf_tier
-        tier; /* use no variant above this. Zero is WF_TIER_BASE, not the best: wf_tier_parse(NULL, ...) gives that */
+    /* Use no variant above this. Zero is WF_TIER_BASE, not the best: wf_tier_parse(NULL, ...) gives that. */
+    enum wf_tier tier;
     uint32_t threads;        /* CPU: cores, which the queues share; 0: all, or one less of 16 and more */
     uint64_t max_alloc;      /* 0: the device's own limit */
     uint32_t watchdog_ms;    /* limit of one build of a kernel and of one wait; 0: 60000 */
@@ -337,8 +266,9 @@ typedef struct wf_open_params {
     const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
     bool check_calls;        /* wf_launch checks each call, as wf_submit does */
-    bool deterministic; /* batch-invariant: only kernels of one class for each shape, in which a row does not depend on
-                           the rest of the batch */
+    /* Batch-invariant: only kernels of one class for each shape, in which a row does not depend on the rest of the
+     * batch. */
+    bool deterministic;
     bool f16_residual;       /* models keep the residual stream in F16 (wf_dev.residual) */
     bool profile;            /* queues note when commands begin and end, which may cost time */
     weft_progress_fn on_progress; /* of building kernels; may be NULL */
@@ -366,11 +296,12 @@ typedef struct wf_dev_fns {
     /* Memory. size <= max_alloc. */
     weft_status (*buf_create)(wf_dev *, uint64_t size, wf_buf **);
     void (*buf_destroy)(wf_dev *, wf_buf *); /* of a lost device also while a call uses it; event_destroy alike */
-    weft_status (*buf_wrap)(wf_dev *, const void *host, uint64_t size, uint64_t together, wf_buf **); /* optional: use
-        host memory in place, read-only; it outlives the buffer. WEFT_ERR_UNSUPPORTED where a copy serves better */
+    /* Optional: use host memory in place, read-only; it outlives the buffer. WEFT_ERR_UNSUPPORTED where a copy serves
+     * better. */
+    weft_status (*buf_wrap)(wf_dev *, const void *host, uint64_t size, uint64_t together, wf_buf **);
 
-    weft_status (*host_create)(wf_dev *, uint64_t size, wf_buf **); /* optional: pinned host memory, at ->host, so that
-        copies overlap with other work; freed by buf_destroy */
+    /* Optional: pinned host memory, at ->host, so that copies overlap with other work; freed by buf_destroy. */
+    weft_status (*host_create)(wf_dev *, uint64_t size, wf_buf **);
 
     /* Queues and events. waits/signal as in wf_call. write/read: the caller must not touch the host memory until
      * the signal fires (signal NULL: until a later event of the queue). If it is not wf_host memory, a driver may
@@ -385,14 +316,15 @@ typedef struct wf_dev_fns {
                         uint32_t n_waits, wf_event *signal);
     weft_status (*fill)(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t pattern); /* multiple of 4 */
     weft_status (*submit)(wf_queue *, const wf_call *);
-    weft_status (*launch)(wf_queue *, const wf_call *, const wf_bound *); /* optional: puts the bound kernel in the
-        queue; no search, no compiler. Absent: submit with the variant */
-    weft_status (*reserve)(wf_queue *, uint64_t *bytes); /* optional: takes the device memory that the largest of all
-        calls bound so far needs besides its operands, so that launch allocates none; *bytes: what the queue has */
+    /* Optional: puts the bound kernel in the queue; no search, no compiler. Absent: submit with the variant. */
+    weft_status (*launch)(wf_queue *, const wf_call *, const wf_bound *);
+    /* Optional: takes the device memory that the largest of all calls bound so far needs besides its operands, so that
+     * launch allocates none; *bytes: what the queue has. */
+    weft_status (*reserve)(wf_queue *, uint64_t *bytes);
     weft_status (*mark)(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* no work */
-    weft_status (*transfer)(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits,
-                            wf_event *signal); /* optional: what
-sending, receiving or reducing `bytes` bytes costs; there is no other process yet, so nothing moves */
+    /* Optional: what sending, receiving or reducing `bytes` bytes costs; there is no other process yet, so nothing
+     * moves. */
+    weft_status (*transfer)(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
     weft_status (*flush)(wf_queue *);
     weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
     weft_status (*poll)(wf_event *, bool *done);
@@ -401,26 +333,27 @@ sending, receiving or reducing `bytes` bytes costs; there is no other process ye
 
     /* Kernels. */
     size_t (*variants)(wf_dev *, enum wf_op, const wf_variant **list);
-    bool (*supports)(wf_dev *, const wf_call *,
-                     int variant); /* can this variant run these shapes, dtypes, layouts here? */
+    /* Can this variant run these shapes, dtypes, layouts here? */
+    bool (*supports)(wf_dev *, const wf_call *, int variant);
     /* The variants that can run the call and are worth it (not those on request), of this class where it is not NULL,
      * best first, at most cap of them; their number. */
     size_t (*rank)(wf_dev *, const wf_call *, const char *class, wf_candidate_kernel *out, size_t cap);
-    weft_status (*set_costs)(wf_dev *, const wf_cost *, size_t n); /* optional: replaces these coefficients, and leaves
-        the others as they were. WEFT_ERR_FORMAT, with the line of the first that the backend does not have */
-    weft_status (*bind)(wf_dev *, const wf_call *, int variant,
-                        wf_bound *out);                         /* optional: builds it, and decides what is left
-to decide for the call. WEFT_ERR_UNSUPPORTED, and supports() says so from now on: it showed that it cannot run */
-    void (*prebuild)(wf_dev *, const wf_call *calls, size_t n); /* optional: compiles side by side what bind() and
-        submit() will want for these calls, each with its variant, and leaves it where they look. What it cannot build,
-        or is not to, is left to them, with its errors */
-    bool (*kernel_id)(wf_dev *, const wf_bound *, char *buf, size_t cap);   /* optional: what tells this kernel from
-          others of the same   build of weft and the same device, as text of one line. False: unknown. Self-tests of
-          kernels   with an id are kept between starts */
+    /* Optional: replaces these coefficients, and leaves the others as they were. WEFT_ERR_FORMAT, with the line of the
+     * first that the backend does not have. */
+    weft_status (*set_costs)(wf_dev *, const wf_cost *, size_t n);
+    /* Optional: builds it, and decides what is left to decide for the call. WEFT_ERR_UNSUPPORTED, and supports() says
+     * so from now on: it showed that it cannot run. */
+    weft_status (*bind)(wf_dev *, const wf_call *, int variant, wf_bound *out);
+    /* Optional: compiles side by side what bind() and submit() will want for these calls, each with its variant, and
+     * leaves it where they look. What it cannot build, or is not to, is left to them, with its errors. */
+    void (*prebuild)(wf_dev *, const wf_call *calls, size_t n);
+    /* Optional: what tells this kernel from others of the same build of weft and the same device, as text of one line.
+     * False: unknown. Self-tests of kernels with an id are kept between starts. */
+    bool (*kernel_id)(wf_dev *, const wf_bound *, char *buf, size_t cap);
     void (*about)(wf_dev *, enum wf_op, int variant, wf_kernel_about *out); /* optional: where it comes from */
-    weft_status (*source)(wf_dev *, const wf_call *, int variant,
-                          char **out); /* optional: the text, malloc'ed, that the device's
-compiler gets for calls like this one. WEFT_ERR_UNSUPPORTED: the variant is not for such calls on any device */
+    /* Optional: the text, malloc'ed, that the device's compiler gets for calls like this one. WEFT_ERR_UNSUPPORTED: the
+     * variant is not for such calls on any device. */
+    weft_status (*source)(wf_dev *, const wf_call *, int variant, char **out);
 
     /* Weight layout, optional (absent: rows as in the file). pack is a pure host function, which any thread may call.
      * Bands of WF_LAYOUT_BAND rows lie one behind the other: whole bands packed by themselves are that part of the
@@ -453,47 +386,49 @@ typedef struct wf_verifier { /* src/verify: which kernels have passed their self
 typedef struct wf_kernel_work {
     uint32_t built, kept, tested;         /* programs compiled; taken from the kernel cache; self-tests */
     uint32_t tested_before;               /* self-tests that were passed at an earlier start */
-    uint32_t
-        prebuilt; /* programs compiled side by side, into the kernel cache: once taken from there they count as kept */
-    uint64_t prebuilt_ns, built_ns, kept_ns,
-        tested_ns; /* tested_ns: with what was built, taken or looked up for them */
+    /* Programs compiled side by side, into the kernel cache: once taken from there they count as kept. */
+    uint32_t prebuilt;
+    /* tested_ns: with what was built, taken or looked up for them. */
+    uint64_t prebuilt_ns, built_ns, kept_ns, tested_ns;
 } wf_kernel_work;
 
 #define WF_LAYOUT_BAND 16
 
-/* The first member of every backend's device struct. */
+/* Whether matrices that share their input run faster as one (QKV, gate and up). */
 enum wf_stacking {
     WF_STACK_NONE,
     WF_STACK_ALIKE, /* those of one format */
     WF_STACK_MIXED, /* those of different formats, too, as one format that holds all of them (tensor/joint.h) */
 };
 
+/* The first member of every backend's device struct. */
 struct wf_dev {
     const wf_dev_fns *fns;
     struct weft_device_info info;
     wf_open_params params;
     uint64_t max_alloc;   /* the smaller of the device's and params' */
-    uint32_t align;       /* bytes (a power of two) at which matrices should begin; a column slice of one
-                           begins at any element */
+    /* Bytes (a power of two) at which matrices should begin; a column slice of one begins at any element. */
+    uint32_t align;
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
     enum wf_dtype residual; /* dtype of the residual stream of models; set by the front */
-    uint8_t stack_weights; /* enum wf_stacking: matrices that share their input run faster as one (QKV, gate+up) */
-    bool adjacent_pairs;   /* pairs that it rotates are neighbours (ROPE_KV, p.neox 0): rows of q and k are to be loaded
-                              in that order */
+    uint8_t stack_weights; /* enum wf_stacking */
+    /* Pairs that it rotates are neighbours (ROPE_KV, p.neox 0): rows of q and k are to be loaded in that order. */
+    bool adjacent_pairs;
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
     bool has_fused_router; /* likewise for the fused ROUTER */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
-    bool saves_memory; /* set by the engine before it asks for layouts: weights lie as in the file where another layout
-                          takes more bytes */
+    /* Set by the engine before it asks for layouts: weights lie as in the file where another layout takes more
+     * bytes. */
+    bool saves_memory;
     bool lost;            /* set by the front; a backend that finds out first may set it, too */
-    double modest_rate;   /* operations per microsecond that every kernel should reach where nothing was measured; 0:
-                             unknown */
+    /* Operations per microsecond that every kernel should reach where nothing was measured; 0: unknown. */
+    double modest_rate;
     char pci[16];         /* its address on the bus, "0000:19:00.0", as far as its driver tells; "": unknown */
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
     wf_selector *selector; /* NULL: the first that the backend ranks is taken, and nothing is dropped */
     wf_verifier *verifier; /* NULL: nothing has been tested yet */
     wf_kernel_work kernel_work;
-    wf_stop_fn unwanted;   /* see wf_dev_stop_by; NULL: all work is wanted */
+    wf_stop_fn unwanted;  /* see wf_dev_stop_by; NULL: all work is wanted */
     void *unwanted_user;
 };
 struct wf_queue {
@@ -544,9 +479,8 @@ typedef struct wf_host {
 weft_status wf_host_create(wf_dev *, uint64_t size, wf_host *out);
 void wf_host_destroy(wf_dev *, wf_host *); /* leaks it if the device is lost, which may still write to it */
 weft_status wf_queue_create(wf_dev *, wf_queue **);
-weft_status
-wf_copy_queue_create(wf_dev *,
-                     wf_queue **); /* for wf_write and wf_read alone: takes no memory or threads for kernels */
+/* For wf_write and wf_read alone: takes no memory or threads for kernels. */
+weft_status wf_copy_queue_create(wf_dev *, wf_queue **);
 void wf_queue_destroy(wf_queue *);
 weft_status wf_event_create(wf_dev *, wf_event **);
 void wf_event_destroy(wf_event *);

@@ -1,7 +1,6 @@
-/* workspace: a fused product hands intermediate results over in workspaces (dev/dev.h, GEMM), but only where the device
- * runs it in pieces. Where one kernel does, for every number of rows, its workspaces are omitted: no memory is reserved
- * for them.
- */
+/* workspace: a fused product hands intermediate results over in workspaces (dev/ops.def, GEMM), but only where the
+ * device runs it in pieces. Where one kernel does, for every number of rows, its workspaces are omitted: no memory is
+ * reserved for them. */
 #ifndef WF_WORKSPACE_H
 #define WF_WORKSPACE_H
 

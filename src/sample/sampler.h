@@ -1,5 +1,5 @@
 /* sampler: the rule that samples a token from a row of logits, on the host. The reference of SAMPLE, the engine and the
- * op checks share it; dev.h, "Ops", describes it under SAMPLE. */
+ * op checks share it; dev/ops.def describes it under SAMPLE. */
 #ifndef WF_SAMPLER_H
 #define WF_SAMPLER_H
 
