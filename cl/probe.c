@@ -4,9 +4,8 @@
 #include <string.h>
 
 #define SAMPLES   6   /* of which the fastest counts; the first one warms up */
-#define SAMPLE_NS 4e7 /* that one should last: far longer than it takes to see that it has ended   \
-                       */
-#define GROW_NS 2e6   /* a launch should last, where its work can be chosen */
+#define SAMPLE_NS 4e7 /* that one should last: far longer than it takes to see that it has ended */
+#define GROW_NS   2e6 /* a launch should last, where its work can be chosen */
 
 typedef struct probe {
     cl_dev *d;

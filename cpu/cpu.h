@@ -60,8 +60,8 @@ bool wf_cpu_spin(uint64_t *since);
 
 typedef struct wf_cpu_event {
     wf_event base;
-    pthread_mutex_t
-        mutex; /* whoever sees the event fired may destroy it, so the one that fires it must not touch it then */
+    /* Whoever sees the event fired may destroy it, so the one that fires it must not touch it then. */
+    pthread_mutex_t mutex;
     pthread_cond_t cond;   /* monotonic clock */
     uint32_t sleepers;     /* under the mutex */
     uint32_t armed;        /* times submitted; accessed only by the host */

@@ -62,14 +62,14 @@
 #define P_PITCH   MATRIX_PITCH(TK) /* of values as well */
 
 typedef struct local_room {
-    __local ushort *tiles, *p; /* keys, then values; weights */
+    __local ushort *tiles, *p;              /* keys, then values; weights */
     __local ulong *at;
-    __local float *part, *row_max,
-        *factor; /* row_max: R running maxima before the tile, R with it; flip tells which is which */
+    /* row_max: R running maxima before the tile, R with it; flip tells which is which. */
+    __local float *part, *row_max, *factor;
     __local ulong *to;                      /* where results of packed rows go */
     __local sight *seen;                    /* of the packed rows, in a run */
 #if ASYNC
-    __local uint *left, *some_left; /* which packed rows left the range; did any? */
+    __local uint *left, *some_left;         /* which packed rows left the range; did any? */
 #endif
 } local_room;
 #define TOO_LARGE MOST

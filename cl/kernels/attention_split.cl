@@ -22,10 +22,10 @@
  * Of an item that several work-groups share, the one that begins it leaves its total in the scratch buffer, the others
  * each chunk's sums, and the last group to arrive (a counter tells) folds them in the order of the keys.
  *
- *   CHUNK 0: a chunk is what a group has of an item; groups begin where the work list is cut. The same call gives the
- * same bits; another batch cuts elsewhere, so a row's last bits may depend on it. CHUNK n: chunks begin at absolute
- * positions (attention/chunks.clh, in tiles), and groups at chunks. A row's bits depend neither on the number of
- * work-groups nor on the batch.
+ *   CHUNK 0  a chunk is what a group has of an item; groups begin where the work list is cut. The same call gives the
+ *            same bits; another batch cuts elsewhere, so a row's last bits may depend on it.
+ *   CHUNK n  chunks begin at absolute positions (attention/chunks.clh, in tiles), and groups at chunks. A row's bits
+ *            depend neither on the number of work-groups nor on the batch.
  *
  * WINDOWS 1: each query head has a window (attention/mask.clh), and the work list holds only tiles of which the row
  * sees some key: of each row and KV head those of the sink and of its longest window, in which scores of query heads
@@ -265,8 +265,8 @@ INLINE void do_item(const call_t *c, const list_t *list, const rows_t *rows, con
         total_t total;
         __global float *apart = 0;
         start_stream(s, &of, &it->seen, me);
-        if (CHUNK && shared) { /* looked up while the first keys are loaded; where there is one chunk, later: it takes
-                                  registers */
+        /* Looked up while the first keys are loaded; where there is one chunk, later: it takes registers. */
+        if (CHUNK && shared) {
             others = find_partials(list, c, it);
             if (first) apart = chunk_partial(&others, &it->seen, first);
         }

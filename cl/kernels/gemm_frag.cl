@@ -67,8 +67,8 @@
 typedef struct copier {
     const __global uchar *x_from, *w_from;
     uint x_to, w_to, x_end;
-    uint x_skip[X_COPIES], x_bytes[X_COPIES],
-        w_skip[W_COPIES]; /* from the first copy; bytes: 0 for rows past the last */
+    /* From the first copy; bytes: 0 for rows past the last. */
+    uint x_skip[X_COPIES], x_bytes[X_COPIES], w_skip[W_COPIES];
     bool w_last; /* does this work-item have a last copy of W? */
 } copier;
 

@@ -14,8 +14,8 @@
  *
  * Knobs: BM, BN, BK, WM, WN, PARTS, LANES with (BM / WM) * (BN / WN) * PARTS * LANES = WG, WM a multiple of MMA_M, WN
  * of MMA_N, BK of 16 * PARTS; W16 1: W holds F16 rows aligned to 16 bytes. K is a multiple of 8, rows of X are F16
- * aligned to 16 bytes. Parts: matrix.clh, expand.clh, tile.clh, epilogue.clh. Local memory: MATRIX_LOCAL_BYTES
- * (local_bytes.clh).
+ * aligned to 16 bytes. Parts: matrix.clh, expand.clh, tile.clh, epilogue.clh.
+ * Local memory: MATRIX_LOCAL_BYTES (local_bytes.clh).
  */
 #ifndef ACT
 #define ACT 16

@@ -7,8 +7,8 @@
 #include "cl/cl.h"
 #include "cl/nvidia/ptx.h"
 
-#define WF_WGMMA_STAGES                                                                                                \
-    4 /* of X in shared memory; the loop is unrolled as many times, so that addresses are constants */
+/* Of X in shared memory; the loop is unrolled as many times, so that addresses are constants. */
+#define WF_WGMMA_STAGES 4
 #define WF_WGMMA_PRODUCTS  4 /* of 16 of K, a step */
 #define WF_WGMMA_LOG2_STEP 6
 #define WF_WGMMA_ROW_BYTES (WF_WGMMA_PRODUCTS * 32) /* of a step's row of X */

@@ -16,10 +16,10 @@
 
 #include <stdio.h>
 
+/* Rows whose angles are loaded together: r<4 * j> to r<4 * j + 3> and slot<j> are those of row j of them. */
+#define ANGLES 8
 /* Its four columns are of one head. Of a tile: does this work-item's part of a head turn, is it of q, its angles in a
  * row of the table, its place in slot 0 of a page. */
-#define ANGLES                                                                                                         \
-    8 /* rows whose angles are loaded together: r<4 * j> to r<4 * j + 3> and slot<j> are those of row j of them */
 #define ROPE_LOCALS " .b32 slot<%d>; .b64 table_at, pool_at; .pred turns, of_q;" /* of ANGLES slots */
 #define ROPE_READS  "slot*, turns, of_q, pool_at, "
 

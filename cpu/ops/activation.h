@@ -13,8 +13,8 @@ WF_INLINE vf gated(vf x, vf e)
 }
 
 /* x (1 + erf(x / sqrt(2))) / 2 = max(x, 0) - |x| erfc(|x| / sqrt(2)) / 2, with erfc(z) = exp(-z^2) times a polynomial
- * in 1 / (1 + p z), which is off by 1.5e-7 at most (Abramowitz and Stegun, 7.1.26; its coefficients are halved here).
- */
+ * in 1 / (1 + p z), which is off by 1.5e-7 at most (Abramowitz and Stegun, 7.1.26; its coefficients are halved
+ * here). */
 WF_INLINE vf gelu(vf x)
 {
     vf size = v_max(v_sub(v_zero(), x), x);

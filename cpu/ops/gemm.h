@@ -15,8 +15,8 @@
 #define MROW        (VREGS >= 32 ? 4 : 2) /* activation rows of a tile */
 #define UNIT        NROW                  /* weight rows of which chunks are multiples */
 #endif
-#define SMALL_PREP                                                                                                     \
-    16384u /* up to this many elements each thread converts all itself, which is cheaper than a barrier */
+/* Up to this many elements each thread converts all itself, which is cheaper than a barrier. */
+#define SMALL_PREP 16384u
 #define CHUNK_BYTES (128u << 10) /* weight bytes that a thread takes at a time */
 
 typedef struct gemm {

@@ -71,8 +71,8 @@ typedef struct range {
 /* The columns of a tile, and what it does beside its sums. */
 typedef struct pass {
     range k;
-    float *sums; /* where those of earlier columns are, VL for each, and where to leave these unless they are the last
-                    columns */
+    /* Where those of earlier columns are, VL for each, and where to leave these unless they are the last columns. */
+    float *sums;
     float *keep;      /* where to leave rows of W as load_kept() reads them, or NULL */
     const char *next; /* what to prefetch, or NULL: as many rows of W as the tile has, or if `each` is not 0, */
     size_t each;      /* that many bytes with VL weights of a row */

@@ -25,10 +25,12 @@
  *   q_fifth(q, p)           q with bit i of p as the fifth of number i
  *   q_pick(codes, values)   values[code] for each
  *   q_grid(levels, minus, eights, values)   values[level], negative where minus has the bit; levels of two bits each,
- * or of four (grid_groups.h) q_dot(w, x, comp)       w times x plus comp[lane]; not on x86, whose kernels multiply
- * wider registers q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b q_scales(p,
- * d, out)     16 int8 times d[0] as floats qf_zero qf_load(p) qf_half(p) (one f16 in all lanes) qf_set qf_pair(p)
- * (p[0], p[1] in 4 lanes each) qf_mul qf_fma qf_sum
+ *                           or of four (grid_groups.h)
+ *   q_dot(w, x, comp)       w times x plus comp[lane]; not on x86, whose kernels multiply wider registers
+ *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
+ *   q_scales(p, d, out)     16 int8 times d[0] as floats
+ *   qf_zero qf_load(p) qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul
+ *   qf_fma qf_sum
  *
  * and, if the level has int8 dot products, for measuring their ceiling:
  *

@@ -5,10 +5,12 @@
  *
  *   Q8_0  2 blocks, 8 lanes each
  *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other; so are all formats whose
- * nibbles lie like that Q4_K  4 blocks, 8 lanes each: low nibbles, which are blocks 0 and 2, in one register, high ones
- * in the other, with a sum each. The high ones stay where they are, 16 times as large, for the scales of their
- * activations are divided by 16 Q5_K  the same, but shifted Q6_K, Q3_K and Q2_K  4 blocks in their order, 4 lanes for
- * each of 8 scales, with a sum for each register
+ *         nibbles lie like that
+ *   Q4_K  4 blocks, 8 lanes each: low nibbles, which are blocks 0 and 2, in one register, high ones in the other, with
+ *         a sum each. The high ones stay where they are, 16 times as large, for the scales of their activations are
+ *         divided by 16
+ *   Q5_K  the same, but shifted
+ *   Q6_K, Q3_K and Q2_K  4 blocks in their order, 4 lanes for each of 8 scales, with a sum for each register
  *
  * The instruction needs unsigned weights: their offset, or the minimum, is multiplied with the sums of the activations
  * of a scale. Scales are read for a span of 16 blocks at a time and permuted to the lanes of each group.

@@ -33,8 +33,8 @@ typedef struct wf_thoughts {
 /* t: begins as {kind, inside}; free t->held.data. They hand on to out->thought and out->text. false: no memory. */
 bool wf_thoughts_feed(wf_thoughts *t, const char *text, size_t len, const wf_call_out *out);
 void wf_thoughts_end(wf_thoughts *t, const wf_call_out *out);
-void wf_thoughts_show(const wf_thought_kind *k, const struct weft_model *m,
-                      wf_shown *out); /* the tokens that mark them */
+/* The tokens that mark them. */
+void wf_thoughts_show(const wf_thought_kind *k, const struct weft_model *m, wf_shown *out);
 /* Do these tokens of a prompt end in what opens them? */
 bool wf_thoughts_opened(const wf_thought_kind *k, const struct weft_model *m, const int32_t *ids, size_t n);
 

@@ -28,8 +28,8 @@ typedef struct wf_call_kind {
     const char *open;        /* stands before a call */
     const char *behind_open; /* stands behind `open`; NULL: nothing does */
     const char *behind_id;   /* an id and this stand before the name; NULL: there is none */
-    const char *behind_name; /* the name and this, then the arguments; NULL, or if a bracket follows `open`: JSON that
-                                has the name in it */
+    /* The name and this, then the arguments; NULL, or if a bracket follows `open`: JSON that has the name in it. */
+    const char *behind_name;
     bool keyed;              /* ... as the name of its only member: {"f": {...}} */
     wf_tags tags;            /* behind the name, and behind_name if there is one, instead of JSON */
     wf_call_form form;       /* makes JSON of what stands between `open` and `close`; NULL: it is JSON, or tags */

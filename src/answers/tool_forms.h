@@ -11,10 +11,10 @@
 typedef enum wf_found (*wf_call_form)(wf_slice call, const wf_text *types, wf_text *json);
 enum wf_found wf_form_python(wf_slice call, const wf_text *types, wf_text *json);  /* [f(a=1, b='x'), g()] */
 enum wf_found wf_form_gemma(wf_slice call, const wf_text *types, wf_text *json);   /* f{a:1,b:<|"|>x<|"|>} */
-enum wf_found wf_form_minimax(wf_slice call, const wf_text *types,
-                              wf_text *json); /* f">, then elements, nested, each tag behind a marker */
-enum wf_found wf_form_kimi(wf_slice call, const wf_text *types,
-                           wf_text *json); /* f" index="1"<|sep|>, then elements with a type each */
+/* f">, then elements, nested, each tag behind a marker */
+enum wf_found wf_form_minimax(wf_slice call, const wf_text *types, wf_text *json);
+/* f" index="1"<|sep|>, then elements with a type each */
+enum wf_found wf_form_kimi(wf_slice call, const wf_text *types, wf_text *json);
 
 /* What a form that was read up to `at` is: what came to the end of the text too early may go on. */
 static inline enum wf_found wf_form_found(wf_slice call, size_t at, bool good)

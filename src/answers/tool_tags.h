@@ -12,8 +12,8 @@
 typedef struct wf_tags {
     const char *key;        /* NULL: not in tags */
     const char *behind_key;
-    const char *string;     /* the TYPE of strings: a word, and all others are for JSON; NULL: there are no types, and
-                               schemas tell */
+    /* The TYPE of strings: a word, and all others are for JSON; NULL: there are no types, and schemas tell. */
+    const char *string;
     const char *value;      /* NULL: the value follows behind_key at once */
     const char *end;
     const char *raw[2]; /* may stand around a value; it then ends at the second of them. NULL: there is no such thing */

@@ -42,8 +42,8 @@ weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t 
 /* Reads a small text file by lines. The first line must be `head`. fn gets each other line without its '#' comment, if
  * it is not blank, and may modify it. Errors end the reading and are prefixed with path and line number. */
 typedef weft_status (*wf_line_fn)(void *user, char *line);
-weft_status wf_parse_lines(char *text, const char *head, wf_line_fn fn,
-                           void *user); /* of a text, which it cuts up; without the path */
+/* Of a text, which it cuts up; without the path. */
+weft_status wf_parse_lines(char *text, const char *head, wf_line_fn fn, void *user);
 weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, void *user);
 /* A file that is written as PATH.new.part and renamed when it is complete; what was left there by a program that was
  * killed goes. Symbolic links are kept. Other

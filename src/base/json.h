@@ -46,9 +46,9 @@ typedef struct wf_json_member {
 /* ---- reading ------------------------------------------------------------------------------------- */
 
 enum {
-    WF_JSON_UNIQUE = 1, /* a key that comes twice is an error */
-    WF_JSON_LOOSE = 2, /* as Python reads: \u0000 in strings, numbers beyond doubles are infinite; half a surrogate pair
-                          becomes U+FFFD */
+    WF_JSON_UNIQUE = 1,    /* a key that comes twice is an error */
+    /* As Python reads: \u0000 in strings, numbers beyond doubles are infinite; half a surrogate pair becomes U+FFFD. */
+    WF_JSON_LOOSE = 2,
     WF_JSON_AN_OBJECT = 4, /* of wf_json_load: anything else is an error */
 };
 typedef struct wf_json_rules {

@@ -73,8 +73,8 @@ void wf_wait_for(sem_t *wake, uint64_t ns)
  */
 
 static const int signals[WF_LOADING_SIGNALS] = {SIGINT, SIGTERM};
-static sem_t
-    wake; /* posted by the handler and by the end of loading; never destroyed, so that a late post is harmless */
+/* Posted by the handler and by the end of loading; never destroyed, so that a late post is harmless. */
+static sem_t wake;
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 
 static void make_wake(void) { sem_init(&wake, 0, 0); }

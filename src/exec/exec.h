@@ -45,8 +45,8 @@ typedef struct wf_page_copy {
  * wf_exec_wait has returned for this step; wf_exec_submit copies all else. */
 typedef struct wf_step_io {
     const wf_sampling_params *sampling; /* [b->n_logits], how each is sampled; NULL: all greedily */
-    int32_t *ids; /* [b->n_logits], the sampled token of each, or NULL; 4 bytes per row to read back instead of a row of
-                     logits */
+    /* [b->n_logits], the sampled token of each, or NULL; 4 bytes per row to read back instead of a row of logits. */
+    int32_t *ids;
     float *logits;        /* [b->n_logits, vocabulary], or NULL */
     const bool *wanted;   /* [b->n_logits], the rows of logits that come to the host; NULL: all */
     const wf_page_copy *copies; /* all that go out come before all that come in */
@@ -108,8 +108,8 @@ typedef struct wf_probe_lane { /* runs on a queue of its own */
     wf_range rows;   /* lanes with rows in common may write to the same memory; of swap_out pages */
     uint32_t groups; /* as in wf_call.max_groups */
 } wf_probe_lane;
-typedef struct wf_probe_time { /* of one launch: the median, and half the distance of the quartiles; NaN: none ran
-                                  beside all other lanes */
+/* Of one launch: the median, and half the distance of the quartiles; NaN: none ran beside all other lanes. */
+typedef struct wf_probe_time {
     double us, spread;
     uint32_t n;
 } wf_probe_time;

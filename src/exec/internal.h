@@ -9,8 +9,8 @@ typedef struct wf_inflight {
     const wf_program *program;
     wf_step_shape step;
     wf_host staging;     /* the batch's arrays, packed as on the device */
-    wf_host recomputed;  /* a uint32_t a layer: softmax rows that asynchronous attention computed again, in all steps up
-                            to this one */
+    /* A uint32_t a layer: softmax rows that asynchronous attention computed again, in all steps up to this one. */
+    wf_host recomputed;
     wf_event *done;
     wf_event **ends;     /* by command */
     wf_event **starts;   /* likewise: the first kernel of several; NULL unless times are wanted */

@@ -62,11 +62,10 @@ void wf_memory_free(wf_memory *m);
 wf_view wf_memory_buffer(const wf_memory *m, int32_t buffer, uint32_t rows, uint32_t logits);
 /* K or V of a layer in such a step: the pages next to its activations. */
 wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uint32_t logits);
-/* Copies a page to the host or back. */
-weft_status wf_memory_copy(const wf_memory *m, wf_queue *q, int32_t page, bool out, uint8_t *host,
-                           wf_event *end); /* end: of the last part, or NULL */
-weft_status wf_memory_fill(const wf_memory *m, wf_queue *q,
-                           uint32_t pattern);       /* all pages; with a unified pool the activations as well */
+/* Copies a page to the host or back. end: of the last part, or NULL. */
+weft_status wf_memory_copy(const wf_memory *m, wf_queue *q, int32_t page, bool out, uint8_t *host, wf_event *end);
+/* All pages; with a unified pool the activations as well. */
+weft_status wf_memory_fill(const wf_memory *m, wf_queue *q, uint32_t pattern);
 uint64_t wf_memory_kv(const wf_memory *m);          /* bytes of the guaranteed pages */
 uint64_t wf_memory_activations(const wf_memory *m); /* of everything else */
 

@@ -62,8 +62,8 @@ typedef struct wf_program {
 typedef struct wf_step_shape {
     uint32_t n_tokens, n_decodes, n_seqs, n_pages, n_logits;
     uint32_t max_kv, max_q;
-    uint64_t input_at[WF_N_INPUTS], table_pitch[WF_N_INPUTS]; /* bytes in the input region: where they begin, and from
-                                                                 one page table's to the next */
+    /* Bytes in the input region: where they begin, and from one page table's to the next. */
+    uint64_t input_at[WF_N_INPUTS], table_pitch[WF_N_INPUTS];
 } wf_step_shape;
 
 /* The memory that programs are bound to. */

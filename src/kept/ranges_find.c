@@ -37,9 +37,8 @@ static const char text[] =
 enum { TOKENS = 256, FEW_TOKENS = 128, LEAST_TOKENS = 64 /* of a vocabulary that hardly knows text */ };
 #define USUAL_SECONDS 1.0  /* above, fewer tokens will do */
 #define MOST_SECONDS  10.0 /* at a model's first start */
-#define HOST_RATE                                                                                                      \
-    1.5e9 /* multiply-adds per second of the host's part, logits counted (one core of an AMD EPYC, November 2026: 1.4  \
-             to 1.6) */
+/* Multiply-adds per second of the host's part, logits counted (one core of an AMD EPYC, November 2026: 1.4 to 1.6). */
+#define HOST_RATE 1.5e9
 
 /* Of the host, which multiplies one of `every` queries with all its keys. */
 static double host_seconds(const wf_hparams *hp, size_t n_ids, uint32_t every)

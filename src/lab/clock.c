@@ -13,8 +13,8 @@
 #define WARM_NS 1e9 /* total time after which batches that warm up end */
 #define LONG_NS 2e6  /* runs this long are timed one by one */
 #define LAST_NS 10e9 /* total time after which no further sample starts */
-#define FLUSH                                                                                      \
-    32 /* launches between two flushes, so that the device never waits for the host */
+/* Launches between two flushes, so that the device never waits for the host. */
+#define FLUSH 32
 #define SAMPLES 64
 
 static weft_status launch(wf_problem *p, int variant, uint32_t n, double *ns)

@@ -62,20 +62,21 @@ struct weft_op_params {
     const char *force;         /* as in weft_debug */
     const char *ops;           /* a list of gemm,decode_attention,prefill_attention; NULL: all that the shapes fit */
     const char *dtypes;        /* of weights: "F16,Q8_0"; NULL: F16. K and V are always F16 */
-    const char *const *shapes; /* "M=8,N=6144,K=4096": a GEMM of M tokens with N x K weights (no M: 1 to 2048);
-                                  "B=64,L=4096": attention of B sequences with L keys each (also H=32,KV=8,D=128: heads,
-                                  KV heads, head size; S=1024: attention window) */
+    /* "M=8,N=6144,K=4096": a GEMM of M tokens with N x K weights (no M: 1 to 2048); "B=64,L=4096": attention of B
+     * sequences with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: attention window). */
+    const char *const *shapes;
     size_t n_shapes;           /* 0: the shapes of Llama-3-8B */
     const char *variant;       /* NULL: the one that a model would use; "all": each except the references; or a name */
     uint32_t repeat;           /* samples, of which the median is reported; 0: 5 */
-    uint64_t rotate; /* bytes of all copies of the operands, which launches cycle through; 0: 4 GiB on a GPU, else more
-                        than twice the last-level cache */
+    /* Bytes of all copies of the operands, which launches cycle through; 0: 4 GiB on a GPU, else more than twice the
+     * last-level cache. */
+    uint64_t rotate;
     bool async;                /* let attention use the asynchronous softmax, as after calibration */
     bool go_on;                /* a shape that fails is a row with a message, and the next ones are measured */
     double limit_ms;           /* a run that takes longer is measured once; 0: no limit */
-    weft_op_fn on_row;            /* required; called on the caller's thread */
+    weft_op_fn on_row;         /* required; called on the caller's thread */
     weft_progress_fn on_progress; /* may be NULL */
-    void *user;                   /* for both */
+    void *user;                /* for both */
     /* work-groups (on the CPU threads) that a launch uses at most: a share of the device; 0: all */
     uint32_t work_groups;
 };
@@ -94,7 +95,7 @@ typedef void (*weft_tune_fn)(void *user, const struct weft_tune_row *row);
 /* Measures every kernel over the sizes of each shape and writes the choices to a file, which engines on this device
  * then load. Entries of other shapes in the file are kept. */
 struct weft_tune_params {
-    const char *device, *tier; /* these four as in weft_engine_params */
+    const char *device, *tier;      /* these four as in weft_engine_params */
     uint32_t threads;
     bool no_kernel_cache;
     const struct weft_model *model; /* tune its shapes; or */
@@ -105,16 +106,18 @@ struct weft_tune_params {
     uint32_t repeat;                /* samples, of which the median counts; 0: 3 */
     uint64_t rotate;                /* as in weft_op_params */
     const char *path;               /* the file to write; NULL: the user's own */
-    uint32_t *dense_batch; /* out, may be NULL: the dense batch (NanoFlow), i.e. the tokens per step from which the
-                              products of this model gain little; 0: unknown, max_size was too small */
+    /* Out, may be NULL: the dense batch (NanoFlow), i.e. the tokens per step from which the products of this model gain
+     * little; 0: unknown, max_size was too small. */
+    uint32_t *dense_batch;
     weft_tune_fn on_row;            /* these two may be NULL */
     weft_progress_fn on_progress;
     void *user;                     /* for both, and for stop */
     /* about the most time that measuring takes, but one shape is measured; 0: no limit */
     uint64_t seconds;
     weft_stop_fn stop;              /* true: end. May be NULL */
-    uint64_t *left; /* out, may be NULL: shapes that `seconds` or `stop` left out. The file keeps the others, without
-                       dense_batch, and a call begins with the shapes that the file lacks */
+    /* Out, may be NULL: shapes that `seconds` or `stop` left out. The file keeps the others, without dense_batch, and a
+     * call begins with the shapes that the file lacks. */
+    uint64_t *left;
 };
 /* path (may be NULL): gets the path of the file, at most cap bytes with the NUL. WEFT_ERR_ARG: neither a model nor
  * shapes, or a path that must not be replaced. */
@@ -200,9 +203,9 @@ struct weft_explain_params {
     uint32_t tokens;  /* of the batch; 0: the engine's largest step */
     uint32_t decodes; /* how many of them are decodes, one per sequence; the rest is one prompt */
     uint32_t context; /* tokens of the longest sequence; 0: the engine's context */
-    bool measure; /* measure the device's peak rates, for about a second, and estimate times from them: of a kernel by
-                     its backend's cost model if it has one, else the least time that its bytes and flops take
-                     (docs/tuning.md) */
+    /* Measure the device's peak rates, for about a second, and estimate times from them: of a kernel by its backend's
+     * cost model if it has one, else the least time that its bytes and flops take (docs/tuning.md). */
+    bool measure;
 };
 /* Prints the commands of such a step, one per line, as EXPLAIN does for a query: tokens, queue, waits, share of the
  * device, what bounds it, MB, Gflop, estimated time and kernels. f stays open. No request may run meanwhile.
@@ -285,8 +288,9 @@ const char *weft_limit_name(enum weft_limit l); /* "unknown" for none of these *
 
 struct weft_cost_params {
     const struct weft_model *model; /* required */
-    const char *on; /* a device of a table of constants, such as "h200"; NULL: `device`, by what was measured there. The
-                       message for one that does not exist lists them */
+    /* A device of a table of constants, such as "h200"; NULL: `device`, by what was measured there. The message for one
+     * that does not exist lists them. */
+    const char *on;
     const char *devices; /* file with such a table; NULL: the one that weft was built with */
     const char *device, *tier; /* these three as in weft_engine_params; not with `on` */
     uint32_t threads;

@@ -12,8 +12,9 @@ typedef struct wf_replay_params {
     const double *at;   /* arrival times in seconds; NULL: all at the start */
     size_t window;      /* most requests submitted at once if at is NULL; 0: all */
     bool together;      /* the engine sees all of the first window before it begins one; at NULL */
-    size_t conversations; /* 0: requests stand alone; else each from that one on goes on where the one so many before it
-                             ended, think_s seconds later: its prompt is all of that and n_in more tokens */
+    /* 0: requests stand alone; else each from that one on goes on where the one so many before it ended, think_s
+     * seconds later: its prompt is all of that and n_in more tokens. */
+    size_t conversations;
     double think_s;
     uint32_t n_vocab;   /* prompts are random ids below n_vocab */
     uint64_t seed;      /* different seeds give prompts that share no KV pages */

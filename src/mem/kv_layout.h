@@ -29,8 +29,8 @@ typedef struct wf_kv_layout {
 
 /* How sequences grow. */
 typedef struct wf_kv_growth {
-    uint32_t page_tokens, step_tokens,
-        seq_pages; /* tokens of a page, most of a step, and most pages of a sequence in a table */
+    /* Tokens of a page, most of a step, and most pages of a sequence in a table. */
+    uint32_t page_tokens, step_tokens, seq_pages;
 } wf_kv_growth;
 
 /* Most pages that a sequence holds for such a window at the same time: a step computes some tokens beside those that

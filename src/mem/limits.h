@@ -9,8 +9,8 @@ typedef struct wf_limits {
     uint32_t step_tokens, logit_rows, seqs; /* of the largest step */
     uint32_t seq_pages;                     /* most pages of one sequence in a page table */
     uint32_t tables;                        /* page tables of a sequence (kv_layout.h); 0: one */
-    uint32_t
-        held_pages; /* most pages of a sequence at the same time, in all of them, where windows let some go; 0: all */
+    /* Most pages of a sequence at the same time, in all of them, where windows let some go; 0: all. */
+    uint32_t held_pages;
     uint32_t pages;                         /* all KV pages; large steps may have fewer */
     wf_unified_pool pool;                   /* zero: no unified pool, every step has all pages */
 } wf_limits;

@@ -95,11 +95,11 @@ typedef struct wf_tiers {
     wf_tier_move *moves;   /* [WF_TIER_MOVES] */
     wf_tier_load *loads;
     uint32_t n_moves;
-    uint64_t now_ns, end_ns;  /* end_ns: see wf_tiers_end; 0: it goes on */
-    double load_ns, read_ns, compute_ns; /* of a block to the device, at its best, and from the file, lately; of a
-                                            token; 0: unknown */
-    uint32_t n_reading;       /* blocks that are read from the file, */
-    uint64_t read_seen_ns;    /* and since when nothing has come */
+    uint64_t now_ns, end_ns; /* end_ns: see wf_tiers_end; 0: it goes on */
+    /* Of a block to the device, at its best, and from the file, lately; of a token; 0: unknown. */
+    double load_ns, read_ns, compute_ns;
+    uint32_t n_reading;    /* blocks that are read from the file, */
+    uint64_t read_seen_ns; /* and since when nothing has come */
     struct weft_kv_tier_stats stats; /* of the pool; copies alone */
 } wf_tiers;
 

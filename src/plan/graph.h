@@ -29,8 +29,8 @@ enum wf_rows {
 enum wf_state {
     WF_STATE_IDS,        /* [logits] I32: the tokens that a step sampled */
     WF_STATE_LOGITS,     /* [most sampled at once, vocabulary] F32: SAMPLE's z */
-    WF_STATE_RECOMPUTED, /* [1, layers] I32: of each layer the rows that asynchronous softmax computed again, of all
-                            steps */
+    /* [1, layers] I32: of each layer the rows that asynchronous softmax computed again, of all steps. */
+    WF_STATE_RECOMPUTED,
     WF_N_STATES
 };
 

@@ -6,10 +6,12 @@
  *     weft-plan 2
  *     queues 2
  *     tile 128
- *     bucket tokens 513-1024 decodes 0.5 context 4096  # for batches between these limits, or up to one; without a
- * word: any once  upload            0-end        queue 0  kernel auto  groups 0 layer qkv               0-768 queue 0
- * kernel auto  groups 0 layer qkv               768-end      queue 0  kernel auto  groups 0 layer decode_attention
- * 0-decode     queue 1  kernel auto  groups 0 next  qkv               0-2t         queue 0  kernel auto  groups 0
+ *     bucket tokens 513-1024 decodes 0.5 context 4096  # for batches between these limits, or up to one; no word: any
+ *     once  upload            0-end        queue 0  kernel auto  groups 0
+ *     layer qkv               0-768        queue 0  kernel auto  groups 0
+ *     layer qkv               768-end      queue 0  kernel auto  groups 0
+ *     layer decode_attention  0-decode     queue 1  kernel auto  groups 0
+ *     next  qkv               0-2t         queue 0  kernel auto  groups 0
  *     ...
  *
  * A range names tokens of the batch: numbers, multiples of the tile (2t), `decode` or `prefill` (both: where decodes

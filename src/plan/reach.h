@@ -24,8 +24,8 @@ enum wf_verdict { WF_NO_SUCH_STEP, WF_LOSES, WF_WINS };
 typedef struct wf_reach_params {
     const wf_plan *plan;
     wf_step_kind won;
-    float least_decodes,
-        most_decodes; /* parts of the tokens of the last steps to be tried; that of `won` lies between */
+    /* Parts of the tokens of the last steps to be tried; that of `won` lies between. */
+    float least_decodes, most_decodes;
     uint32_t most_context;             /* that a sequence may have */
     weft_status (*try_step)(void *user, const wf_step_kind *s, enum wf_verdict *out);
     void *user;

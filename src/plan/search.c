@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define SMALL 0.04 /* of a layer: ops that take less stand with others */
-#define ENERGY_PART                                                                                                    \
-    0.01 /* of the time that joules would need beyond that of a plan, which tells plans apart and hides none */
+/* Of the time that joules would need beyond that of a plan, which tells plans apart and hides none. */
+#define ENERGY_PART 0.01
 
 typedef struct search {
     const wf_search_params *params;

@@ -36,8 +36,8 @@ typedef struct wf_found {
 } wf_found;
 
 typedef struct wf_search_result {
-    wf_found
-        list[WF_MAX_FOUND]; /* by rank, then those without a time, then the sequential plan, which is the last one */
+    /* By rank, then those without a time, then the sequential plan, which is the last one. */
+    wf_found list[WF_MAX_FOUND];
     size_t n;
     bool cut_short; /* by time or stop */
 } wf_search_result;

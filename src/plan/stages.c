@@ -6,18 +6,23 @@
  *
  * Stage I (section 4.1.2), without interference. Variables: T, u_i >= 0, n_i in {0, 1}, z_c in {0, 1} (the cut c is
  * taken), o_ij in {0, 1} (i before j in their queue); d_i = sum of z_c D_i(c), with D_i(c) the time of the block alone
- * on that many tokens. one cut         sum of z_c = 1 dependency      j needs i, of its own layer (k = 0) or of the one
- * before (k = 1): i runs k + n_i - n_j rounds before j, so that k + n_i - n_j >= 0 and u_i + d_i <= u_j + w, 0 <= w <=
- * T, w <= M (k + n_i - n_j) overlapping     of one queue, so of one class: u_i + d_i <= u_j + M (1 - o_ij), u_j + d_j
- * <= u_i + M o_ij, and with the next round: u_i + d_i <= u_j + T, u_j + d_j <= u_i + T; sum of the queue's d_i <= T
+ * on that many tokens.
+ *   one cut         sum of z_c = 1
+ *   dependency      j needs i, of its own layer (k = 0) or of the one before (k = 1): i runs k + n_i - n_j rounds
+ *                   before j, so that k + n_i - n_j >= 0 and u_i + d_i <= u_j + w, 0 <= w <= T,
+ *                   w <= M (k + n_i - n_j)
+ *   overlapping     of one queue, so of one class: u_i + d_i <= u_j + M (1 - o_ij), u_j + d_j <= u_i + M o_ij,
+ *                   and with the next round: u_i + d_i <= u_j + T, u_j + d_j <= u_i + T; sum of the queue's d_i <= T
  *   symmetry        slots of the last block have n = 0
  *
  * Stage II (section 4.1.3): cut, n and the order of each queue are given. Variables: T, u_i, x_ir in {0, 1} (i has the
  * share r), and for i and j of different queues a_ij, b_ij, v_ij in {0, 1}; d_i = sum of x_ir D_i / P(r), R_i = sum of
- * x_ir r. one share       sum of x_ir = 1 dependency      u_i + d_i <= u_j + (k + n_i - n_j) T queues          each
- * behind the one before it; the first of the next round behind the last resources       a + b + v = 1: i runs before j
- * (and behind the j of the round before), or behind j, or they may overlap; then R_i + R_j <= 1, and of three that
- * overlap pair by pair R_i + R_j + R_k <= 1
+ * x_ir r.
+ *   one share       sum of x_ir = 1
+ *   dependency      u_i + d_i <= u_j + (k + n_i - n_j) T
+ *   queues          each behind the one before it; the first of the next round behind the last
+ *   resources       a + b + v = 1: i runs before j (and behind the j of the round before), or behind j, or they may
+ *                   overlap; then R_i + R_j <= 1, and of three that overlap pair by pair R_i + R_j + R_k <= 1
  */
 #include "plan/stages.h"
 

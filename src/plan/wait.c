@@ -100,8 +100,8 @@ typedef struct waiter {
     wf_plan *p;
     touches *touches;       /* by node */
     uint32_t *done, *rank;  /* rank[i]: position of i in its queue, from 1 */
-    uint32_t *before, *top; /* before[i]: the one before it in its queue, from 1; top[i]: the last node of [0, i] in the
-                               graph's order */
+    /* before[i]: the one before it in its queue, from 1; top[i]: the last node of [0, i] in the graph's order. */
+    uint32_t *before, *top;
     uint32_t last[WF_MAX_QUEUES]; /* of each queue so far, from 1; 0: none */
 } waiter;
 

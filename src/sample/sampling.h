@@ -8,8 +8,8 @@
 
 /* logits_processors.c: changes to logits before sampling: logit bias, penalties, min_tokens. Zero: none. */
 typedef struct wf_seen {
-    uint32_t recent,
-        generated; /* how often a token is among those that the repetition penalty covers, and in the answer */
+    /* How often a token is among those that the repetition penalty covers, and in the answer. */
+    uint32_t recent, generated;
 } wf_seen;
 typedef struct wf_logits_processors {
     struct weft_logit_bias *bias;
@@ -24,8 +24,8 @@ typedef struct wf_logits_processors {
 weft_status wf_logits_processors_init(wf_logits_processors *a, uint32_t n_vocab, const struct weft_request_params *p,
                                       const int32_t *prompt, size_t n);
 weft_status wf_logits_processors_add_end(wf_logits_processors *a, int32_t id);
-void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens,
-                                    size_t n); /* the last of all n was generated */
+/* The last of all n was generated. */
+void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens, size_t n);
 bool wf_logits_processors_active(const wf_logits_processors *a);
 void wf_logits_processors_free(wf_logits_processors *a);
 

@@ -71,9 +71,9 @@ typedef struct wf_sched_params {
     /* no layer of a page table attends to more than these; window 0: some attend to all */
     wf_kv_window tables[WF_MAX_KV_TABLES];
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
-    uint32_t
-        least_step; /* of WF_POLICY_SARATHI: chunks are as long as the ratio P:D of the load asks for (section 4.4), but
-                     * steps with a chunk have no fewer tokens than these; 0: chunks fill the step */
+    /* Of WF_POLICY_SARATHI: chunks are as long as the ratio P:D of the load asks for (section 4.4), but steps with a
+     * chunk have no fewer tokens than these; 0: chunks fill the step. */
+    uint32_t least_step;
     /* tokens of a prompt and of an answer of the expected load, as if WF_RATIO_SEQS of such sequences had finished;
      * 0 both: unknown */
     double prefill, decode;
@@ -81,8 +81,8 @@ typedef struct wf_sched_params {
 
 #define WF_PRIORITY_STEPS 1000
 #define WF_PRIORITY_TOKENS 100000 /* the same between clients: a level counts as this number of tokens less served */
-#define WF_FAIR_OUTPUT                                                                                                 \
-    2 /* service of a generated token, where that of a prompt token is 1, as in section 5.1 of the VTC paper */
+/* Service of a generated token, where that of a prompt token is 1, as in section 5.1 of the VTC paper. */
+#define WF_FAIR_OUTPUT 2
 #define WF_IDLE_CLIENTS 1024 /* most clients without requests whose service is remembered */
 #define WF_LENGTH_BUCKETS 8 /* of prompt lengths; each has its own average decode length */
 #define WF_RATIO_SEQS 64    /* that have finished last, about: over these the ratio P:D is an average */
@@ -224,9 +224,9 @@ void wf_sched_use_tiers(wf_sched *s, wf_tiers *tiers);
 void wf_sched_add(wf_sched *s, wf_seq *q);
 /* Ends q and releases its pages. finished: its length counts towards the average of its bucket. */
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
-/* The K and V of q may be wrong, or may never be computed (only_coming), from position `from` on: no page of these stays
- * in the prefix cache, or all who begin alike would fail, too; nor below, where what was stored before stays if they
- * were only never computed. */
+/* The K and V of q may be wrong, or may never be computed (only_coming), from position `from` on: no page of these
+ * stays in the prefix cache, or all who begin alike would fail, too; nor below, where what was stored before stays if
+ * they were only never computed. */
 void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from, bool only_coming);
 /* P:D of Sarathi, section 4.4: prompt tokens for each generated one, of the sequences that have finished, and before
  * of those that are expected; 0: neither is known. */

@@ -15,9 +15,9 @@ typedef struct selection {
     wf_tuned_table user, shipped;
     bool loaded;
     int forced[WF_N_OPS]; /* the variant that params.force names, which takes precedence; -1: none */
-    bool required[WF_N_OPS]; /* by its op's name, not by "*" */
-    bool warned[WF_N_OPS]
-               [WF_MAX_VARIANTS + 1]; /* of a measured choice that cannot run; the last: that does not exist */
+    bool required[WF_N_OPS];                    /* by its op's name, not by "*" */
+    /* Of a measured choice that cannot run; the last: that does not exist. */
+    bool warned[WF_N_OPS][WF_MAX_VARIANTS + 1];
     uint8_t dropped[WF_N_OPS][WF_MAX_VARIANTS]; /* a bit for each of wf_fusion_of */
     bool any_dropped[WF_N_OPS];
     wf_batch_invariance invariance;

@@ -32,10 +32,11 @@
  * user's file.
  *
  *     device       read: GB/s, f32, f16, q8: TFLOP/s of a kernel that only reads or computes; launch: us of one that
- * does nothing OP           memory, compute: the fraction of these that kernels of an op reach, above 0, at most 1
+ *                  does nothing
+ *     OP           memory, compute: the fraction of these that kernels of an op reach, above 0, at most 1
  *     OP/VARIANT   the same for one kernel. Those that have such a line come first where they can run, by expected
- * time: a file has both coefficients, for all kernels of an op that may be the fastest, or for none wgmma        the
- * cost model of wgmma GEMMs that do not pack X (cl/ops/gemm.c); wgmma_packed: of those that do
+ *                  time: a file has both coefficients, for all kernels of an op that may be the fastest, or for none
+ *     wgmma        the cost model of wgmma GEMMs that do not pack X (cl/ops/gemm.c); wgmma_packed: of those that do
  */
 #ifndef WF_TUNED_H
 #define WF_TUNED_H

@@ -1,4 +1,5 @@
-/* serve: an HTTP server for one model or several, with an OpenAI-compatible API. http/ is the server, api/ what it serves.
+/* serve: an HTTP server for one model or several, with an OpenAI-compatible API. http/ is the server, api/ what it
+ * serves.
  *
  * It uses the engine only through <weft/weft.h>. One thread owns all connections: it reads requests, submits them, and
  * writes replies and streams; a few more parse bodies and write large replies. The engine's thread only appends to a
@@ -43,19 +44,19 @@ typedef struct wf_serve_params {
     const char *const *api_keys; /* n_api_keys of them; requests need one of these, or of the file, if there are any */
     size_t n_api_keys;
     const char *api_key_file;   /* one key per line; NULL: none */
-    const char *const *trusted_proxies; /* n_trusted_proxies addresses, or networks as ADDRESS/BITS, whose
-                                           X-Forwarded-For is believed */
+    /* n_trusted_proxies addresses, or networks as ADDRESS/BITS, whose X-Forwarded-For is believed. */
+    const char *const *trusted_proxies;
     size_t n_trusted_proxies;
     bool allow_priority;        /* requests may have a priority other than 0 */
     const char *metrics_prefix; /* NULL: "weft:" */
-    const char *const *allow; /* n_allow words of --allow: what is refused otherwise */
+    const char *const *allow;   /* n_allow words of --allow: what is refused otherwise */
     size_t n_allow;
-    uint32_t max_queue;         /* sequences that may wait; 0: 256, 4096 of a model for embeddings, whose
-                                   requests have hundreds of texts */
+    /* Sequences that may wait; 0: 256, 4096 of a model for embeddings, whose requests have hundreds of texts. */
+    uint32_t max_queue;
     uint32_t request_timeout_s; /* 0: 600 */
     uint32_t shutdown_timeout_s; /* 0: 30 */
     bool log_json, quiet, verbose;
-    bool profile;                /* as given to the engine: /metrics has step times by class */
+    bool profile;               /* as given to the engine: /metrics has step times by class */
     /* Opens model and engine. Returns 0, or an exit code after printing a message, if there is no path. */
     int (*open)(void *user, wf_opening *o);
     void *user;

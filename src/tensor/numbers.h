@@ -19,10 +19,10 @@ typedef struct wf_numbers64 {
 enum wf_codes { WF_NO_CODES, WF_CODES_MXFP4, WF_CODES_IQ4, WF_CODES_IQ2, WF_CODES_IQ3_XXS, WF_CODES_IQ3_S };
 
 typedef struct wf_numbers {
-    uint8_t bits, group, min,
-        zero; /* of q; weights that share a scale: 16 or 32; has minimums: 1; what q is lessened by */
-    void (*take)(const uint8_t *row, uint32_t k,
-                 wf_numbers64 *out); /* those from k on, a multiple of 64, of the row whose blocks begin at `row` */
+    /* Of q; weights that share a scale: 16 or 32; has minimums: 1; what q is lessened by. */
+    uint8_t bits, group, min, zero;
+    /* Those from k on, a multiple of 64, of the row whose blocks begin at `row`. */
+    void (*take)(const uint8_t *row, uint32_t k, wf_numbers64 *out);
     enum wf_codes codes;
     bool parts;
 } wf_numbers;

@@ -75,16 +75,17 @@ bool wf_word_before(const char *p, size_t len);
 typedef struct wf_json_model {
     wf_steps normalisers, pretokenizers;
     bool unigram, byte_level, byte_fallback, fuse_unk;
-    char *begin, *inside; /* WordPiece: what pieces at the start of a word and within it begin with, owned; begin NULL:
-                             nothing; inside NULL: it is no WordPiece */
+    /* WordPiece: what pieces at the start of a word and within it begin with, owned; begin NULL: nothing; inside NULL:
+     * it is no WordPiece. */
+    char *begin, *inside;
     uint32_t most_chars;  /* of a word; a longer one is unknown */
     bool shrinks;         /* a token may stand for any number of bytes */
     uint8_t *rules;       /* [n_tokens], WF_RULE_* */
     double *scores;       /* Unigram: [n_tokens] */
     double unknown_score;
     wf_specials pieces;   /* Unigram: what a cut may consist of */
-    wf_specials raw_user,
-        raw_all; /* the tokenizer's user and all without those that are found in normalised text, which comes later */
+    /* The tokenizer's user and all without those that are found in normalised text, which comes later. */
+    wf_specials raw_user, raw_all;
     wf_specials normal;   /* added tokens to find in normalised text; indexes of what follows */
     wf_vocab_token *normal_tokens; /* with their texts normalised */
     int32_t *normal_ids;

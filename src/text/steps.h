@@ -87,8 +87,8 @@ weft_status wf_steps_read_pretokenizer(wf_steps *, const struct wf_json *);
 /* Fails, naming it, where an object has another field than those listed, with a space between, unless it is null,
  * false, 0 or empty: a newer library may have added it for other ids. */
 weft_status wf_fields_known(const struct wf_json *, const char *fields, const char *of);
-weft_status wf_step_fields_known(const struct wf_json *,
-                                 const char *type); /* the fields of a step or decoder of this type */
+/* The fields of a step or decoder of this type. */
+weft_status wf_step_fields_known(const struct wf_json *, const char *type);
 /* May the steps make text shorter, so that a token may stand for any number of bytes? */
 bool wf_steps_shrink(const wf_steps *);
 

@@ -11,21 +11,31 @@
 
 #include "dev/dev.h"
 
-/* One problem. The fields that each op uses:
- *   GET_ROWS m ids of n table rows of k columns, p.gain, rows to add if residual; ACTIVATE m rows of k, p.activation;
- * RMSNORM m rows of n (0: 1) groups of k, residual; LAYERNORM m rows of k; GEMM m x n, depth k, with p.rope heads in p,
- * of which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv
- *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink,
- * p.softcap, sinks; SILU_MUL m x k outputs, p.activation; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k
- * elements between pools of about n pages; TOKEN_SUBST m tokens from k; SAMPLE m x k inputs, logit adjustments if bias;
- * ROUTER m rows of k scores, the `used` largest; GROUPED_GEMM m rows, `used` of n_experts each, n columns of each,
- * depth k; fused ROUTER (norm) m rows, scores of n experts, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
 enum wf_case_windows {
     WF_WINDOWS_NONE,
     WF_WINDOWS_MIXED, /* one of each kind, as far as there are query heads */
     WF_WINDOWS_WIDE,  /* so wide that nothing is masked */
     WF_WINDOWS_AROUND, /* mixed, around each row; a row's position is the last key's */
 };
+/* One problem. The fields that each op uses:
+ *
+ *   GET_ROWS      m ids of n table rows of k columns, p.gain, rows to add if residual
+ *   RMSNORM       m rows of n (0: 1) groups of k, residual
+ *   LAYERNORM     m rows of k
+ *   GEMM          m x n, depth k, with p.rope heads in p, of which n counts q, k and v
+ *   ROPE_KV       m rows, n positions, heads in p
+ *   ATTENTION     n_seqs sequences of at most max_kv keys, of which at most max_q are rows of this call, heads, phi and
+ *                 its range in p, windows and with them p.sink, p.softcap, sinks
+ *   SILU_MUL      m x k outputs, p.activation
+ *   ACTIVATE      m rows of k, p.activation
+ *   ROUTER        m rows of k scores, the `used` largest; fused (norm) m rows, scores of n experts, depth k
+ *   GROUPED_GEMM  m rows, `used` of n_experts each, n columns of each, depth k
+ *   WEIGHTED_SUM  m rows, `used` parts of k each
+ *   ARGMAX        m x k inputs
+ *   PAGE_COPY     m copies of pages of k elements between pools of about n pages
+ *   SAMPLE        m x k inputs, logit adjustments if bias
+ *   TOKEN_SUBST   m tokens from k
+ */
 typedef struct wf_case {
     enum wf_op op;
     uint64_t seed;
@@ -41,10 +51,12 @@ typedef struct wf_case {
     wf_op_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t max_groups; /* as in wf_call */
-    bool bias, residual, in_place; /* GEMM, RMSNORM; residual: GET_ROWS adds, too; in_place: the output is where the
-                                      SHARED input is, such as a residual */
-    bool norm; /* ROUTER: it is fused; GEMM: of X, which is F32 then. Products with p.silu: n counts gate and up; with
-                  p.rope: q, k and v */
+    /* GEMM, RMSNORM; residual: GET_ROWS adds, too; in_place: the output is where the SHARED input is, such as a
+     * residual. */
+    bool bias, residual, in_place;
+    /* ROUTER: it is fused; GEMM: of X, which is F32 then. Products with p.silu: n counts gate and up; with p.rope: q, k
+     * and v. */
+    bool norm;
 } wf_case;
 
 typedef struct wf_check_operand {

@@ -4,7 +4,8 @@
  *   - the kernel, by what the backend tells it from others with (kernel_id, dev/dev.h);
  *   - the problem;
  *   - the build of weft: the code that launches kernels, the kernels themselves, the generator of problems, the
- * reference and its tolerances. No part of it has a number of its own that somebody would have to remember to change.
+ *     reference and its tolerances. No part of it has a number of its own that somebody would have to remember to
+ *     change.
  *
  * The first three are the key of an entry, and the build is what it holds, so a new build overwrites what an older one
  * left. Failures are not kept: they are tested at each start. With no_kernel_cache nothing is taken or added, but a

@@ -70,7 +70,8 @@ typedef struct wf_params {
     bool continues, told; /* the answer goes on with the last message; the request says so */
     bool closed;          /* it ends behind the last message, without a new one */
     bool rendered;        /* the prompt of a chat stays text */
-    bool embed, embed_raw, base64; /* an embedding is wanted, or a score; as the model gives it, without length 1 or sigmoid; how it is written */
+    /* An embedding is wanted, or a score; as the model gives it, without length 1 or sigmoid; how it is written. */
+    bool embed, embed_raw, base64;
     int64_t dimensions;   /* of it, the first ones; of scores so many of the best (top_n); 0: all */
     size_t most_tokens;   /* longer prompts are cut to that; 0: they are refused */
     bool may_only_cache;  /* max_tokens may be 0: the prompt is computed for later ones that begin so */
@@ -156,10 +157,10 @@ typedef struct wf_chat_style {
     const char *thought_name; /* of the member of messages that has thoughts */
     const struct wf_thought_kind *thoughts; /* as its model writes them; NULL: they are not recognised */
     const struct wf_call_kind *calls;
-    const char *effort, *no_effort; /* the variable that says how much the model thinks, NULL: none; its value for "not
-                                       at all" */
-    size_t thinks_by; /* the number of the one that says whether it does, 0: none (thinking.c) */
-    wf_shown show; /* control tokens that mark them, those of thoughts first */
+    /* The variable that says how much the model thinks, NULL: none; its value for "not at all". */
+    const char *effort, *no_effort;
+    size_t thinks_by;      /* the number of the one that says whether it does, 0: none (thinking.c) */
+    wf_shown show;         /* control tokens that mark them, those of thoughts first */
     size_t n_show_thoughts;
 } wf_chat_style;
 bool wf_chat_style_check(const wf_server *s); /* of the options for parsers; false: the error is set */
@@ -275,7 +276,8 @@ struct wf_job {
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
     unsigned turn; /* of its client among the large bodies that wait: they come in the order of turns */
     bool listed, read;     /* read: the body has been, or need not be any more */
-    bool submits;          /* a thread submits its sequences, which are many or have a grammar to compile, or has just done so */
+    /* A thread submits its sequences, which are many or have a grammar to compile, or has just done so. */
+    bool submits;
     bool slow;             /* a small body that takes as long to read as large ones may */
     uint64_t last_ns;      /* when reading it ends, since the server does; 0: it does not */
     uint64_t until_ns;     /* when reading a small one becomes slow; 0: never */

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #define NO_SOCKET (-1)
-#define UNSENT                                                                                                         \
-    65536 /* bytes that the system takes beyond what a client's window lets it send; else megabytes of each reply */
+/* Bytes that the system takes beyond what a client's window lets it send; else megabytes of each reply. */
+#define UNSENT 65536
 
 static bool is_loopback(const struct sockaddr *a)
 {

@@ -21,8 +21,8 @@ static const int8_t wf_iq3_s_values[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5
 
 /* 32 weights. */
 typedef struct wf_grid_group {
-    uint64_t
-        levels[2]; /* the entries, 16 bits each, the first lowest: of eight weights, four of them, or of four weights */
+    /* The entries, 16 bits each, the first lowest: of eight weights, four of them, or of four weights. */
+    uint64_t levels[2];
     uint32_t minus;     /* a bit a weight */
 } wf_grid_group;
 
