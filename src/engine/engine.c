@@ -96,9 +96,8 @@ static void free_batches(struct weft_engine *e)
     }
     free(e->softmax);
     free(e->scratch);
-    free(e->sampling);
     free(e->wanted);
-    e->softmax = NULL, e->scratch = NULL, e->sampling = NULL, e->wanted = NULL;
+    e->softmax = NULL, e->scratch = NULL, e->wanted = NULL;
 }
 
 static weft_status make_batches(struct weft_engine *e)
@@ -106,10 +105,9 @@ static weft_status make_batches(struct weft_engine *e)
     uint32_t n_vocab = e->model->hp.n_vocab, n_out = wf_layout_output(&e->layout);
     WF_TRY(wf_host_create(e->dev, (uint64_t)e->layout.limits.logit_rows * n_out * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
-    e->sampling = wf_calloc(e->layout.limits.logit_rows, sizeof *e->sampling);
     e->wanted = wf_calloc(e->layout.limits.logit_rows, sizeof *e->wanted);
     e->softmax = wf_calloc((size_t)e->layout.graph.n_layers, sizeof *e->softmax);
-    bool ok = e->scratch && e->sampling && e->wanted && e->softmax;
+    bool ok = e->scratch && e->wanted && e->softmax;
     for (wf_step *f = e->steps; f < e->steps + e->depth; f++) {
         WF_TRY(wf_host_create(e->dev, e->layout.limits.logit_rows * sizeof(int32_t), &f->ids));
         f->seqs = wf_calloc(e->layout.limits.seqs, sizeof *f->seqs);

@@ -183,7 +183,6 @@ typedef struct wf_rank {
 typedef struct wf_rank_step { /* a copy of what was submitted */
     wf_batch batch;
     wf_step_io io;
-    wf_sampling_params *sampling;
     bool *wanted;
 } wf_rank_step;
 enum { WF_MOST_STEPS = 8 /* in flight */ };
@@ -275,8 +274,7 @@ struct weft_engine {
     uint32_t oldest_step, n_in_flight, depth;
     uint64_t n_submitted, completed_ns; /* steps submitted so far; when the last one completed */
     wf_timeline *timeline;
-    wf_sampling_params *sampling; /* [limits.logit_rows], of the step being submitted */
-    bool *wanted;                 /* the same: rows of logits that the host wants */
+    bool *wanted;                  /* [limits.logit_rows], of the step being submitted: those that the host wants */
     wf_host logits;                /* float [limits.logit_rows, n_vocab]; at most one step in flight has logits */
     wf_token_logit *scratch;
     struct weft_request *live;     /* requests taken from the inbox; engine's thread only */

@@ -148,9 +148,8 @@ static weft_status load_rank(wf_rank *r, const struct weft_engine_params *p)
 /* What a step is when its threads come to it: its caller's arrays are those of another by then. */
 static weft_status make_step(wf_rank_step *s, const wf_limits *l)
 {
-    s->sampling = wf_calloc(l->logit_rows, sizeof *s->sampling);
     s->wanted = wf_calloc(l->logit_rows, sizeof *s->wanted);
-    if (!s->sampling || !s->wanted) return WEFT_ERR_NOMEM;
+    if (!s->wanted) return WEFT_ERR_NOMEM;
     return wf_batch_init(&s->batch, l);
 }
 
@@ -223,9 +222,7 @@ static void copy_step(wf_rank_step *to, const wf_batch *b, const wf_step_io *io,
 {
     wf_batch_copy(&to->batch, b, l);
     to->io = *io;
-    if (io->sampling) memcpy(to->sampling, io->sampling, b->n_logits * sizeof *to->sampling);
     if (io->wanted) memcpy(to->wanted, io->wanted, b->n_logits * sizeof *to->wanted);
-    to->io.sampling = io->sampling ? to->sampling : NULL;
     to->io.wanted = io->wanted ? to->wanted : NULL;
 }
 
@@ -299,7 +296,6 @@ void wf_ranks_close(struct weft_engine *e)
     }
     for (wf_rank_step *s = all->steps; s < all->steps + WF_MOST_STEPS; s++) {
         wf_batch_free(&s->batch);
-        free(s->sampling);
         free(s->wanted);
     }
     free(all->list);

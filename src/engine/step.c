@@ -222,18 +222,19 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
     }
 }
 
-/* Sampling parameters of the rows that the device samples; NULL: all greedy. */
-static const wf_sampling_params *sampling_choices(struct weft_engine *e, const wf_step *step)
+/* How the device samples. A step in which no token is drawn stays greedy, and has no rows for it. */
+static void note_sampling(struct weft_engine *e, const wf_step *step)
 {
-    bool draws = false;
-    memset(e->sampling, 0, e->batch.n_logits * sizeof *e->sampling);
+    const wf_sampling_params greedy = {0};
     for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++) {
-        if (!p->n_logits || wf_request_needs_logits(p->r)) continue;
-        wf_sampling_params *params = &e->sampling[p->logit0 + p->n_logits - 1 - p->n_drafts];
-        for (uint32_t i = 0; i <= p->n_drafts; i++) params[i] = wf_request_sampling(p->r, i);
-        draws |= params->temperature != 0;
+        if (!p->n_logits || wf_request_needs_logits(p->r) || p->r->p.sampling.temperature == 0) continue;
+        for (uint32_t k = 0; k < e->batch.n_logits && !e->batch.sampled; k++) wf_batch_sample(&e->batch, k, &greedy);
+        uint32_t row = p->logit0 + p->n_logits - 1 - p->n_drafts;
+        for (uint32_t i = 0; i <= p->n_drafts; i++) {
+            wf_sampling_params params = wf_request_sampling(p->r, i);
+            wf_batch_sample(&e->batch, row + i, &params);
+        }
     }
-    return draws ? e->sampling : NULL;
 }
 
 /* The rows of logits that requests need on the host; NULL: none. */
@@ -261,14 +262,14 @@ static bool submit_step(struct weft_engine *e)
     e->n_in_flight++;
     wf_step *step = in_flight(e, e->n_in_flight - 1);
     note_seqs(e, step);
+    note_sampling(e, step);
     step->number = e->n_submitted++;
     step->start_ns = wf_now_ns();
     weft_status s = WEFT_OK;
     for (size_t i = 0; s == WEFT_OK && i < e->sched.n_swaps; i++)
         s = wf_request_swap(request_of(e->sched.swaps[i].q), &e->sched.swaps[i]);
-    wf_step_io io = {.sampling = sampling_choices(e, step), .ids = step->ids.data, .logits = step->have_logits
-                     ? e->logits.data : NULL, .wanted = wanted_logits(e, step), .copies = e->swaps.list,
-                     .n_copies = e->swaps.n};
+    wf_step_io io = {.ids = step->ids.data, .logits = step->have_logits ? e->logits.data : NULL,
+                     .wanted = wanted_logits(e, step), .copies = e->swaps.list, .n_copies = e->swaps.n};
     if (s == WEFT_OK) s = wf_ranks_submit(e, &e->batch, &io);
     wf_swaps_submitted(&e->swaps);
     if (s == WEFT_ERR_CANCELLED) { /* who looks at a step has broken it off, since nobody wants it */

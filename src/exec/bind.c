@@ -75,18 +75,6 @@ static void bind_command(const wf_bind_to *to, const wf_plan *plan, const wf_nan
 
 /* ---- a step's calls ---------------------------------------------------------------------------------------------- */
 
-uint32_t wf_step_rows(const wf_step_shape *st, enum wf_input i)
-{
-    switch (i) {
-    case WF_INPUT_INDPTR: return st->n_seqs + 1;
-    case WF_INPUT_PAGES: return st->n_pages;
-    case WF_INPUT_LOGIT_ROWS:
-    case WF_INPUT_SAMPLING:
-    case WF_INPUT_SEEDS: return st->n_logits;
-    default: return st->n_tokens;
-    }
-}
-
 wf_range wf_command_range(const wf_command *c, const wf_step_shape *st)
 {
     return wf_nano_range(c->node, c->nano, st->n_decodes, st->n_tokens, st->n_logits);
@@ -95,7 +83,8 @@ wf_range wf_command_range(const wf_command *c, const wf_step_shape *st)
 /* Rows of a value that a command takes whole. */
 static uint32_t whole_rows(const wf_step_shape *st, const wf_ref *ref, const wf_view *v, uint32_t count)
 {
-    if (ref->place == WF_PLACE_INPUT) return wf_step_rows(st, (enum wf_input)ref->index);
+    if (ref->place == WF_PLACE_INPUT)
+        return (uint32_t)wf_input_rows(ref->index, st->n_tokens, st->n_seqs, st->n_pages, st->n_logits);
     if (ref->place == WF_PLACE_STATE) return ref->rows == WF_ROWS_WHOLE ? WF_MIN(count, v->rows) : v->rows;
     return ref->rows == WF_ROWS_LOGITS ? st->n_logits : st->n_tokens;
 }

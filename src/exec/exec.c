@@ -17,8 +17,8 @@ static bool is_wanted(const wf_exec *e, const wf_submission *now, const wf_node 
     const wf_step_io *io = now->io;
     switch (n->when) {
     case WF_WHEN_PENDING: return now->b->n_pending;
-    case WF_WHEN_GREEDY: return io->ids && !io->sampling;
-    case WF_WHEN_SAMPLED: return io->ids && io->sampling;
+    case WF_WHEN_GREEDY: return io->ids && !now->b->sampled;
+    case WF_WHEN_SAMPLED: return io->ids && now->b->sampled;
     case WF_WHEN_IDS: return io->ids;
     case WF_WHEN_LOGITS: return io->logits;
     case WF_WHEN_ADAPTED: return is_adapted(e, now->b);

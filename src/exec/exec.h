@@ -4,7 +4,6 @@
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
 
-#include "sample/sampler.h"
 #include "dist/comm.h"
 #include "exec/memory.h"
 #include "mem/tiers.h"
@@ -44,7 +43,6 @@ typedef struct wf_page_copy {
 /* Further inputs of a step, and its results. Memory for results and page copies belongs to the device until
  * wf_exec_wait has returned for this step; wf_exec_submit copies all else. */
 typedef struct wf_step_io {
-    const wf_sampling_params *sampling; /* [b->n_logits], how each is sampled; NULL: all greedily */
     /* [b->n_logits], the sampled token of each, or NULL; 4 bytes per row to read back instead of a row of logits. */
     int32_t *ids;
     float *logits;        /* [b->n_logits, vocabulary], or NULL */
@@ -57,7 +55,7 @@ typedef struct wf_step_io {
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io);
 /* Could WEFT_FORCE have this variant run something of a step? */
 bool wf_exec_can_run(const wf_exec *e, enum wf_op op, int variant);
-bool wf_exec_can_sample(const wf_exec *e); /* else io.sampling must be NULL: no kernel of SAMPLE works on this device */
+bool wf_exec_can_sample(const wf_exec *e); /* else no batch may be `sampled`: no kernel of SAMPLE works on the device */
 /* Waits for the oldest step in flight; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
 /* A layer's asynchronous softmax. */

@@ -3,72 +3,53 @@
 
 #include <string.h>
 
-enum { SAMPLING_FLOATS = 3, SEED_INTS = 5 }; /* a row of SAMPLE's parameters, see dev.h */
-
-/* As SAMPLE reads it. */
-static void pack_row(const wf_sampling_params *p, float params[SAMPLING_FLOATS], int32_t seed[SEED_INTS])
+static bool is_needed(const wf_exec *e, enum wf_input i, bool sampled)
 {
-    params[0] = p->temperature, params[1] = p->top_p, params[2] = p->min_p;
-    seed[0] = p->top_k;
-    seed[1] = (int32_t)(uint32_t)p->seed, seed[2] = (int32_t)(uint32_t)(p->seed >> 32);
-    seed[3] = (int32_t)(uint32_t)p->counter, seed[4] = (int32_t)(uint32_t)(p->counter >> 32);
+    switch (wf_inputs[i].needed) {
+    case WF_NEEDED_BY_BIDIRECTIONAL: return e->g->bidirectional;
+    case WF_NEEDED_BY_ADAPTED: return e->g->adapted;
+    case WF_NEEDED_BY_SAMPLED: return sampled;
+    default: return true;
+    }
 }
 
-/* Slots and pages: of each page table. */
-static uint32_t tables_of(const wf_exec *e, enum wf_input i)
+/* Of one table. */
+static uint64_t input_bytes(const wf_exec *e, const wf_step_shape *st, enum wf_input i, bool sampled)
 {
-    return i == WF_INPUT_SLOT || i == WF_INPUT_PAGES ? wf_kv_layout_tables(&e->g->kv) : 1;
-}
-
-static bool is_sampling(enum wf_input i)
-{
-    return i == WF_INPUT_SAMPLING || i == WF_INPUT_SEEDS;
-}
-
-static uint64_t bytes_of(const wf_exec *e, const wf_step_shape *st, enum wf_input i)
-{
-    if ((i == WF_INPUT_LAST || i == WF_INPUT_TYPE) && !e->g->bidirectional) return 0; /* nothing reads them */
-    if (i == WF_INPUT_ADAPTER && !e->g->adapted) return 0;
-    return (uint64_t)wf_step_rows(st, i) * e->g->values[e->g->inputs[i]].cols * sizeof(int32_t);
+    return is_needed(e, i, sampled) ? wf_input_bytes(i, st->n_tokens, st->n_seqs, st->n_pages, st->n_logits) : 0;
 }
 
 uint64_t wf_inputs_greedy_bytes(const wf_exec *e, const wf_step_shape *st)
 {
     uint64_t bytes = 0;
     for (enum wf_input i = 0; i < WF_N_INPUTS; i++)
-        if (!is_sampling(i)) bytes += tables_of(e, i) * bytes_of(e, st, i);
+        bytes += wf_input_tables(i, wf_kv_layout_tables(&e->g->kv)) * input_bytes(e, st, i, false);
     return bytes;
 }
 
 void wf_inputs_pack(wf_exec *e, wf_submission *now)
 {
+    wf_step_shape *st = &now->f->step;
     uint8_t *staging = now->f->staging.data;
     uint64_t at = 0;
     for (enum wf_input i = 0; i < WF_N_INPUTS; i++) {
-        uint64_t bytes = bytes_of(e, &now->f->step, i), pitch = WF_UP(bytes, (uint64_t)e->dev->align);
-        bool sampling = is_sampling(i);
-        uint32_t tables = tables_of(e, i);
-        now->f->step.input_at[i] = at;
-        now->f->step.table_pitch[i] = pitch;
-        for (uint32_t t = 0; t < tables && !sampling; t++)
-            memcpy(staging + at + t * pitch, wf_batch_table(now->b, i, t), bytes);
-        if (!sampling || now->io->sampling) now->upload_bytes = at + (tables - 1) * pitch + bytes;
-        at += tables * pitch;
-    }
-    if (now->io->sampling) {
-        float *params = (float *)(staging + now->f->step.input_at[WF_INPUT_SAMPLING]);
-        int32_t *seeds = (int32_t *)(staging + now->f->step.input_at[WF_INPUT_SEEDS]);
-        for (uint32_t i = 0; i < now->b->n_logits; i++)
-            pack_row(&now->io->sampling[i], params + i * SAMPLING_FLOATS, seeds + i * SEED_INTS);
+        uint64_t bytes = input_bytes(e, st, i, now->b->sampled), pitch = WF_UP(bytes, (uint64_t)e->dev->align);
+        uint32_t tables = wf_input_tables(i, wf_kv_layout_tables(&e->g->kv));
+        st->input_at[i] = at;
+        st->table_pitch[i] = pitch;
+        for (uint32_t t = 0; t < tables && bytes; t++, at += pitch) {
+            memcpy(staging + at, wf_batch_table(now->b, i, t), bytes);
+            now->upload_bytes = at + bytes;
+        }
     }
 }
 
 uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align)
 {
-    uint64_t tables = wf_limits_tables(l),
-             words = (7 + tables) * l->step_tokens + l->seqs + 1 + tables * l->seqs * l->seq_pages;
-    words += (1ull + SAMPLING_FLOATS + SEED_INTS) * l->logit_rows;
-    return words * sizeof(int32_t) + (WF_N_INPUTS + 2 * (tables - 1)) * align;
+    uint64_t bytes = 0;
+    for (enum wf_input i = 0; i < WF_N_INPUTS; i++)
+        bytes += wf_input_tables(i, wf_limits_tables(l)) * WF_UP(wf_input_most_bytes(i, l), align);
+    return bytes;
 }
 
 /* As many rows are sampled at a time as there is memory for changed logits. */

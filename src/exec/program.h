@@ -117,7 +117,5 @@ uint32_t wf_rows_at_once(const wf_command *c, uint32_t context);
 uint32_t wf_context_class(enum wf_op, uint32_t max_kv); /* which of WF_N_CONTEXTS */
 /* Chooses again for such calls: the device has dropped a kernel. */
 void wf_command_unbind(const wf_command *c, const wf_call *call);
-/* Rows that an input has in a step. */
-uint32_t wf_step_rows(const wf_step_shape *st, enum wf_input i);
 
 #endif

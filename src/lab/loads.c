@@ -35,25 +35,15 @@ static uint32_t most_keys(const struct weft_engine *e, uint32_t n, uint32_t keys
 /* Adds a sequence of `keys` tokens, the last n of which are in the batch. */
 static void add_seq(const struct weft_engine *e, wf_batch *b, uint32_t n, uint32_t keys, int32_t *fresh)
 {
-    uint32_t p = e->sched.p.page_tokens;
+    uint32_t p = e->sched.p.page_tokens, tables = wf_limits_tables(&e->layout.limits);
     /* fresh pages from *fresh on, where the table holds any */
-    for (uint32_t t = 0; t < wf_limits_tables(&e->layout.limits); t++) {
-        int32_t *pages = wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages,
-            *slots = wf_batch_table(b, WF_INPUT_SLOT, t) + b->n_tokens;
+    for (uint32_t t = 0; t < tables; t++) {
+        int32_t *pages = wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages;
         for (uint32_t i = 0; i * p < keys; i++) pages[i] = wf_load_holds(e, t, keys - n, i) ? (*fresh)++ : 0;
-        for (uint32_t pos = keys - n; pos < keys; pos++) *slots++ = pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
     }
-    for (uint32_t pos = keys - n; pos < keys; pos++) {
-        uint32_t row = b->n_tokens++;
+    for (uint32_t row = wf_batch_add_seq(b, p, tables, keys - n, n); row < b->n_tokens; row++)
         b->in[WF_INPUT_TOKEN][row] = (int32_t)(wf_random(1, row) % e->model->hp.n_vocab);
-        b->in[WF_INPUT_POS][row] = (int32_t)pos;
-        b->in[WF_INPUT_SEQ][row] = (int32_t)b->n_seqs;
-    }
-    b->n_pages += (keys + p - 1) / p;
-    b->in[WF_INPUT_INDPTR][++b->n_seqs] = (int32_t)b->n_pages;
     b->in[WF_INPUT_LOGIT_ROWS][b->n_logits++] = (int32_t)b->n_tokens - 1;
-    b->max_kv = WF_MAX(b->max_kv, keys);
-    b->max_q = WF_MAX(b->max_q, n);
 }
 
 /* Sequences by composition: prompts come first to the pages, for a chunk of one needs room; decodes share what is
@@ -100,9 +90,8 @@ weft_status wf_load_batch(const struct weft_engine *e, wf_step_load x, uint32_t 
                        "%u decodes and a prompt of %u tokens do not fit the KV cache or the sequences of this engine "
                        "(weft_engine_params.n_seqs, weft_engine_params.kv_memory)",
                        x.decodes, x.prefill);
-    b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_pending = b->max_kv = b->max_q = 0;
+    wf_batch_clear(b);
     b->n_decodes = x.decodes;
-    b->in[WF_INPUT_INDPTR][0] = 0;
     int32_t fresh = 0;
     for (uint32_t i = 0; i < x.decodes; i++) add_seq(e, b, 1, c.decode_keys, &fresh);
     for (uint32_t n, left = x.prefill; left; left -= n)

@@ -19,24 +19,14 @@ int32_t wf_graph_node(wf_graph *g, const wf_node *n)
     return (int32_t)g->n_nodes++;
 }
 
-static const struct {
-    enum wf_rows rows;
-    enum wf_dtype dtype;
-    uint32_t cols;
-} inputs[WF_N_INPUTS] = {
-    [WF_INPUT_TOKEN] = {WF_ROWS_BATCH, WF_I32, 1},
-    [WF_INPUT_POS] = {WF_ROWS_BATCH, WF_I32, 1},
-    [WF_INPUT_SEQ] = {WF_ROWS_BATCH, WF_I32, 1},
-    [WF_INPUT_SLOT] = {WF_ROWS_BATCH, WF_I32, 1},
-    [WF_INPUT_LAST] = {WF_ROWS_BATCH, WF_I32, 1},
-    [WF_INPUT_TYPE] = {WF_ROWS_BATCH, WF_I32, 1},
-    [WF_INPUT_ADAPTER] = {WF_ROWS_BATCH, WF_I32, 1},
-    [WF_INPUT_INDPTR] = {WF_ROWS_WHOLE, WF_I32, 1},
-    [WF_INPUT_PAGES] = {WF_ROWS_WHOLE, WF_I32, 1},
-    [WF_INPUT_LOGIT_ROWS] = {WF_ROWS_LOGITS, WF_I32, 1},
-    [WF_INPUT_SAMPLING] = {WF_ROWS_LOGITS, WF_F32, 3},
-    [WF_INPUT_SEEDS] = {WF_ROWS_LOGITS, WF_I32, 5},
-};
+static wf_value input_value(enum wf_input i)
+{
+    const wf_input_info *in = &wf_inputs[i];
+    enum wf_rows rows = in->rows == WF_INPUT_OF_TOKENS   ? WF_ROWS_BATCH
+                        : in->rows == WF_INPUT_OF_LOGITS ? WF_ROWS_LOGITS
+                                                         : WF_ROWS_WHOLE;
+    return (wf_value){WF_VALUE_INPUT, rows, in->dtype, in->cols, i};
+}
 
 weft_status wf_graph_init(wf_graph *g, int32_t n_layers)
 {
@@ -44,9 +34,8 @@ weft_status wf_graph_init(wf_graph *g, int32_t n_layers)
     g->n_layers = n_layers;
     g->logits = -1;
     for (uint32_t i = 0; i < WF_N_STATES; i++) g->states[i] = -1;
-    for (uint32_t i = 0; i < WF_N_INPUTS; i++) {
-        g->inputs[i] = wf_graph_value(g,
-                                      (wf_value){WF_VALUE_INPUT, inputs[i].rows, inputs[i].dtype, inputs[i].cols, i});
+    for (enum wf_input i = 0; i < WF_N_INPUTS; i++) {
+        g->inputs[i] = wf_graph_value(g, input_value(i));
         if (g->inputs[i] < 0) return WEFT_ERR_NOMEM;
     }
     return WEFT_OK;
@@ -55,9 +44,9 @@ weft_status wf_graph_init(wf_graph *g, int32_t n_layers)
 /* The array of that table, which is added where there is none yet; of other values, the value itself. -1: no memory. */
 static int32_t of_table(wf_graph *g, int32_t value, uint32_t table)
 {
-    bool one_each = value >= 0 && (value == g->inputs[WF_INPUT_SLOT] || value == g->inputs[WF_INPUT_PAGES]);
-    if (!one_each || !table) return value;
+    if (value < 0 || !table) return value;
     wf_value own = g->values[value];
+    if (own.kind != WF_VALUE_INPUT || !wf_inputs[own.id].per_table) return value;
     own.table = table;
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == WF_VALUE_INPUT && g->values[v].id == own.id && g->values[v].table == table)

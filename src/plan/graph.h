@@ -41,7 +41,7 @@ typedef struct wf_value {
     uint32_t cols;
     uint32_t id;
     uint32_t weight_rows; /* of a weight: its rows; else 0 */
-    uint32_t table;       /* of SLOT and PAGES: which page table's; else 0 */
+    uint32_t table;       /* of an input that each has: which page table's; else 0 */
 } wf_value;
 
 typedef struct wf_operand {

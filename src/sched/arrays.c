@@ -1,23 +1,30 @@
-/* arrays: host memory of a batch. See batch.h. */
+/* arrays: host memory of a batch, and what fills it the same way for every caller. See batch.h. */
 #include "sched/batch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum { ONE, EACH }; /* as inputs.def calls them */
+
+const wf_input_info wf_inputs[WF_N_INPUTS] = {
+#define X(id, dtype, cols, rows, tables, needed)                                                                       \
+    [WF_INPUT_##id] = {WF_##dtype, cols, WF_INPUT_OF_##rows, tables, WF_NEEDED_BY_##needed},
+#include "sched/inputs.def"
+#undef X
+};
+
+uint64_t wf_input_most_bytes(enum wf_input i, const wf_limits *l)
+{
+    return wf_input_bytes(i, l->step_tokens, l->seqs, (uint64_t)l->seqs * l->seq_pages, l->logit_rows);
+}
+
 weft_status wf_batch_init(wf_batch *b, const wf_limits *l)
 {
-    const size_t count[WF_N_INPUTS] = {
-        [WF_INPUT_TOKEN] = l->step_tokens,           [WF_INPUT_POS] = l->step_tokens,
-        [WF_INPUT_SEQ] = l->step_tokens,             [WF_INPUT_SLOT] = l->step_tokens,
-        [WF_INPUT_LAST] = l->step_tokens,            [WF_INPUT_TYPE] = l->step_tokens,
-        [WF_INPUT_ADAPTER] = l->step_tokens,
-        [WF_INPUT_INDPTR] = l->seqs + 1,      [WF_INPUT_PAGES] = (size_t)l->seqs * l->seq_pages,
-        [WF_INPUT_LOGIT_ROWS] = l->logit_rows,
-    };
     memset(b, 0, sizeof *b);
-    b->pitch[WF_INPUT_SLOT] = count[WF_INPUT_SLOT], b->pitch[WF_INPUT_PAGES] = count[WF_INPUT_PAGES];
-    for (size_t i = 0; i < WF_N_INPUTS; i++) {
-        b->in[i] = wf_calloc(count[i] * (b->pitch[i] ? wf_limits_tables(l) : 1), sizeof(int32_t));
+    for (enum wf_input i = 0; i < WF_N_INPUTS; i++) {
+        size_t bytes = wf_input_most_bytes(i, l);
+        if (wf_inputs[i].per_table) b->pitch[i] = bytes / sizeof *b->in[i];
+        b->in[i] = wf_calloc(wf_input_tables(i, wf_limits_tables(l)), bytes);
         if (!b->in[i]) return wf_batch_free(b), WEFT_ERR_NOMEM;
     }
     return WEFT_OK;
@@ -29,25 +36,53 @@ void wf_batch_free(wf_batch *b)
     memset(b, 0, sizeof *b);
 }
 
-static uint32_t rows_in(const wf_batch *b, size_t input)
-{
-    switch (input) {
-    case WF_INPUT_INDPTR: return b->n_seqs + 1;
-    case WF_INPUT_PAGES: return b->n_pages;
-    case WF_INPUT_LOGIT_ROWS: return b->n_logits;
-    case WF_INPUT_SAMPLING:
-    case WF_INPUT_SEEDS: return 0;
-    default: return b->n_tokens;
-    }
-}
-
 void wf_batch_copy(wf_batch *to, const wf_batch *from, const wf_limits *l)
 {
     wf_batch own = *to;
     *to = *from;
     memcpy(to->in, own.in, sizeof to->in);
-    for (size_t i = 0; i < WF_N_INPUTS; i++)
-        for (uint32_t t = 0; t < (from->pitch[i] ? wf_limits_tables(l) : 1); t++)
-            memcpy(wf_batch_table(to, (enum wf_input)i, t), wf_batch_table(from, (enum wf_input)i, t),
-                   rows_in(from, i) * sizeof(int32_t));
+    for (enum wf_input i = 0; i < WF_N_INPUTS; i++) {
+        uint64_t bytes = wf_input_bytes(i, from->n_tokens, from->n_seqs, from->n_pages, from->n_logits);
+        for (uint32_t t = 0; t < wf_input_tables(i, wf_limits_tables(l)); t++)
+            memcpy(wf_batch_table(to, i, t), wf_batch_table(from, i, t), bytes);
+    }
+}
+
+void wf_batch_clear(wf_batch *b)
+{
+    b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_adapted = b->n_decodes = b->n_pending = 0;
+    b->max_kv = b->max_q = 0;
+    b->sampled = false;
+    b->in[WF_INPUT_INDPTR][0] = 0;
+}
+
+uint32_t wf_batch_add_seq(wf_batch *b, uint32_t page_tokens, uint32_t tables, uint32_t first, uint32_t n)
+{
+    uint32_t row = b->n_tokens, p = page_tokens, end = first + n;
+    for (uint32_t t = 0; t < tables; t++) {
+        const int32_t *pages = wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages;
+        int32_t *slots = wf_batch_table(b, WF_INPUT_SLOT, t) + row;
+        for (uint32_t pos = first; pos < end; pos++) *slots++ = pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        b->in[WF_INPUT_POS][row + i] = (int32_t)(first + i);
+        b->in[WF_INPUT_SEQ][row + i] = (int32_t)b->n_seqs;
+        b->in[WF_INPUT_LAST][row + i] = (int32_t)end - 1;
+    }
+    b->n_tokens += n;
+    b->n_pages += (end + p - 1) / p;
+    b->in[WF_INPUT_INDPTR][++b->n_seqs] = (int32_t)b->n_pages;
+    b->max_kv = WF_MAX(b->max_kv, end);
+    b->max_q = WF_MAX(b->max_q, n);
+    return row;
+}
+
+void wf_batch_sample(wf_batch *b, uint32_t k, const wf_sampling_params *p)
+{
+    const float params[] = {p->temperature, p->top_p, p->min_p};
+    const uint32_t key[] = {(uint32_t)p->top_k, (uint32_t)p->seed, (uint32_t)(p->seed >> 32), (uint32_t)p->counter,
+                            (uint32_t)(p->counter >> 32)};
+    memcpy(b->in[WF_INPUT_SAMPLING] + (size_t)k * WF_LEN(params), params, sizeof params);
+    memcpy(b->in[WF_INPUT_SEEDS] + (size_t)k * WF_LEN(key), key, sizeof key);
+    b->sampled |= p->temperature != 0;
 }

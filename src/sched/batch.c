@@ -184,44 +184,25 @@ static void cut_to_tiles(wf_sched *s, plan *p)
 
 /* ---- arrays -------------------------------------------------------------------------------------------------- */
 
-/* Where the tokens of q go, and its pages, in each table. */
-static void add_pages(const wf_sched *s, wf_batch *b, const wf_seq *q, uint32_t first, uint32_t n_pages)
-{
-    uint32_t p = s->p.page_tokens;
-    for (uint32_t t = 0; t < q->n_tables; t++) {
-        const int32_t *pages = wf_seq_table(q, t);
-        int32_t *slots = wf_batch_table(b, WF_INPUT_SLOT, t) + first;
-        for (uint32_t i = 0, pos = q->n_computed; i < q->n_scheduled; i++, pos++)
-            slots[i] = pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
-        memcpy(wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages, pages, n_pages * sizeof *pages);
-    }
-}
-
 static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
 {
-    uint32_t seq = b->n_seqs++, first = b->n_tokens, p = s->p.page_tokens, n = q->n_scheduled;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t pos = q->n_computed + i, row = b->n_tokens++;
+    uint32_t p = s->p.page_tokens, n = q->n_scheduled;
+    size_t pages = (q->n_computed + n + p - 1) / p;
+    for (uint32_t t = 0; t < q->n_tables; t++)
+        memcpy(wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages, wf_seq_table(q, t), pages * sizeof(int32_t));
+    uint32_t first = wf_batch_add_seq(b, p, q->n_tables, q->n_computed, n);
+    for (uint32_t pos = q->n_computed, row = first; row < b->n_tokens; pos++, row++) {
         bool known = pos < q->n_tokens + q->n_drafts;
         b->in[WF_INPUT_TOKEN][row] = known ? q->tokens[pos] : -1 - (int32_t)q->pending_logit_row;
         b->n_pending += !known;
-        b->in[WF_INPUT_POS][row] = (int32_t)pos;
-        b->in[WF_INPUT_SEQ][row] = (int32_t)seq;
         b->in[WF_INPUT_TYPE][row] = q->second_text && pos >= q->second_text;
         b->in[WF_INPUT_ADAPTER][row] = (int32_t)q->adapter;
-        b->in[WF_INPUT_LAST][row] = (int32_t)(q->n_computed + n - 1);
     }
     b->n_adapted += q->adapter ? n : 0;
-    uint32_t kv = q->n_computed + n, pages = (kv + p - 1) / p;
-    add_pages(s, b, q, first, pages);
-    b->n_pages += pages;
-    b->in[WF_INPUT_INDPTR][seq + 1] = (int32_t)b->n_pages;
     q->logit0 = b->n_logits;
     q->n_logits = wanted_logits(q, n);
     if (!q->first_logits) first += n - q->n_logits;
     for (uint32_t i = 0; i < q->n_logits; i++) b->in[WF_INPUT_LOGIT_ROWS][b->n_logits++] = (int32_t)(first + i);
-    b->max_kv = WF_MAX(b->max_kv, kv);
-    b->max_q = WF_MAX(b->max_q, n);
 }
 
 static bool is_decode_row(const wf_seq *q)
@@ -232,9 +213,7 @@ static bool is_decode_row(const wf_seq *q)
 void wf_sched_batch(wf_sched *s, wf_batch *b)
 {
     plan p = {0};
-    b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_pending = b->n_decodes = b->max_kv = b->max_q = 0;
-    b->n_adapted = 0;
-    b->in[WF_INPUT_INDPTR][0] = 0;
+    wf_batch_clear(b);
     wf_sched_clear_swaps(s);
     wf_sched_complete_loads(s);
     wf_sched_admit(s);

@@ -1,34 +1,39 @@
-/* batch: what one step computes. The scheduler forms it, graphs name its arrays, exec uploads them.
- */
+/* batch: what one step computes. The scheduler forms it, graphs name its arrays, exec uploads them. */
 #ifndef WF_BATCH_H
 #define WF_BATCH_H
 
 #include "mem/limits.h"
+#include "sample/sampler.h"
+#include "tensor/tensor.h"
 
 enum wf_input {
-    WF_INPUT_TOKEN, WF_INPUT_POS, WF_INPUT_SEQ, WF_INPUT_SLOT, WF_INPUT_LAST,
-    WF_INPUT_TYPE, WF_INPUT_ADAPTER,                           /* one entry per token of the batch */
-    WF_INPUT_INDPTR, WF_INPUT_PAGES,                           /* page lists of the sequences */
-    WF_INPUT_LOGIT_ROWS,                                       /* tokens of the batch that need logits */
-    WF_INPUT_SAMPLING, WF_INPUT_SEEDS,                         /* how each of these is sampled, see SAMPLE in dev.h */
+#define X(id, ...) WF_INPUT_##id,
+#include "sched/inputs.def"
+#undef X
     WF_N_INPUTS
 };
 
-/* SLOT and PAGES are there once for each page table of the sequences (mem/kv_layout.h). Token m of a batch is
- * in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m]; its K and V go to slot in[SLOT][m], and it attends to
- * the pages from in[PAGES][in[INDPTR][s]] on, all below wf_limits_pages of the step. in[LAST][m] is the last position
- * of its sequence in the step, in[TYPE][m] 1 in the second text of a pair, else 0, and in[ADAPTER][m] the place of its
- * sequence's adapter (model/weights/adapters.h), 0 without one. in[LOGIT_ROWS] lists the tokens
- * that need logits. Sequences are numbered within the batch. How tokens are sampled comes with the step
- * (exec/exec.h). */
+/* inputs.def says what these mean. */
+enum wf_input_rows { WF_INPUT_OF_TOKENS, WF_INPUT_OF_BOUNDS, WF_INPUT_OF_PAGES, WF_INPUT_OF_LOGITS };
+enum wf_input_needed { WF_NEEDED_BY_ALL, WF_NEEDED_BY_BIDIRECTIONAL, WF_NEEDED_BY_ADAPTED, WF_NEEDED_BY_SAMPLED };
+typedef struct wf_input_info {
+    enum wf_dtype dtype; /* of four bytes an element */
+    uint32_t cols;
+    enum wf_input_rows rows;
+    bool per_table;
+    enum wf_input_needed needed;
+} wf_input_info;
+extern const wf_input_info wf_inputs[WF_N_INPUTS];
+
 typedef struct wf_batch {
     int32_t *in[WF_N_INPUTS];
-    size_t pitch[WF_N_INPUTS]; /* of SLOT and PAGES, from one table to the next; else 0 */
+    size_t pitch[WF_N_INPUTS]; /* from one table's to the next; 0: there is one for all */
     uint32_t n_tokens, n_seqs, n_pages, n_logits;
     uint32_t n_adapted;     /* tokens with an adapter */
     uint32_t n_decodes;     /* the first n_decodes tokens are decodes, each the only token of its sequence */
-    uint32_t n_pending;     /* pending tokens, -1 - k: the one sampled from row k of the previous step's logits */
+    uint32_t n_pending;     /* pending tokens */
     uint32_t max_kv, max_q; /* keys of the longest sequence; most tokens of one sequence */
+    bool sampled;           /* tokens are sampled as SAMPLING and SEEDS say; else all greedily */
 } wf_batch;
 
 static inline int32_t *wf_batch_table(const wf_batch *b, enum wf_input i, uint32_t table)
@@ -36,8 +41,35 @@ static inline int32_t *wf_batch_table(const wf_batch *b, enum wf_input i, uint32
     return b->in[i] + table * b->pitch[i];
 }
 
+/* Rows and bytes of an array in a step of so many; pages: of one table. */
+static inline uint64_t wf_input_rows(enum wf_input i, uint32_t tokens, uint32_t seqs, uint64_t pages, uint32_t logits)
+{
+    switch (wf_inputs[i].rows) {
+    case WF_INPUT_OF_BOUNDS: return seqs + 1ull;
+    case WF_INPUT_OF_PAGES: return pages;
+    case WF_INPUT_OF_LOGITS: return logits;
+    default: return tokens;
+    }
+}
+static inline uint64_t wf_input_bytes(enum wf_input i, uint32_t tokens, uint32_t seqs, uint64_t pages, uint32_t logits)
+{
+    return wf_input_rows(i, tokens, seqs, pages, logits) * wf_inputs[i].cols * sizeof(int32_t);
+}
+uint64_t wf_input_most_bytes(enum wf_input i, const wf_limits *l);
+/* How many of that array there are. */
+static inline uint32_t wf_input_tables(enum wf_input i, uint32_t tables)
+{
+    return wf_inputs[i].per_table ? tables : 1;
+}
+
 weft_status wf_batch_init(wf_batch *b, const wf_limits *l);
 void wf_batch_free(wf_batch *b);
 void wf_batch_copy(wf_batch *to, const wf_batch *from, const wf_limits *l); /* both of these limits */
+void wf_batch_clear(wf_batch *b);
+/* Adds a sequence's tokens from position `first` on, n of them, and returns the row of the first: all but what they
+ * are, and of whom. Before that its pages are written to each table's PAGES, behind the n_pages of the batch. */
+uint32_t wf_batch_add_seq(wf_batch *b, uint32_t page_tokens, uint32_t tables, uint32_t first, uint32_t n);
+/* How a token is sampled from row k of the batch's logits; in a batch that is `sampled` of each. */
+void wf_batch_sample(wf_batch *b, uint32_t k, const wf_sampling_params *p);
 
 #endif

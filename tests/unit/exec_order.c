@@ -34,7 +34,6 @@ typedef struct step {
     int32_t pending_row[TOKENS];          /* by row of logits of the step before */
     int32_t ids[TOKENS];
     float logits[TOKENS][VOCAB];
-    wf_sampling_params sampling[TOKENS];
     wf_page_copy copies[2];
     int32_t pages[2][SWAPS];
     uint8_t host[2][SWAPS * 4 * LAYERS * PAGE * HEAD];
@@ -257,8 +256,9 @@ static uint32_t choose(const wf_node *n, const wf_call *c, uint32_t i)
 {
     uint32_t row = row_at(&c->in[WF_SAMPLE_X], i, n->in[WF_SAMPLE_X].value);
     if (c->op != WF_OP_SAMPLE) return row;
-    assert_int_equal(*word_at(&c->in[WF_SAMPLE_KEY], i), m.now->sampling[row].top_k);
-    assert_memory_equal(word_at(&c->in[WF_SAMPLE_PARAMS], i), &m.now->sampling[row].temperature, sizeof(float));
+    float temperature = 1 + (float)row;
+    assert_int_equal(*word_at(&c->in[WF_SAMPLE_KEY], i), row + 1);
+    assert_memory_equal(word_at(&c->in[WF_SAMPLE_PARAMS], i), &temperature, sizeof temperature);
     return row;
 }
 
@@ -434,8 +434,7 @@ static void add_seq(step *s, uint32_t tokens, uint32_t *at)
 static void add_seqs(step *s)
 {
     uint32_t at = 0, prefill = draw(3) ? draw(TOKENS - SEQS) : 0, first = draw(prefill + 1);
-    s->b.n_tokens = s->b.n_seqs = s->b.n_pages = s->b.max_kv = s->b.max_q = s->b.n_pending = 0;
-    s->b.in[WF_INPUT_INDPTR][0] = 0;
+    wf_batch_clear(&s->b);
     s->b.n_decodes = prefill ? draw(SEQS - 2) : 1 + draw(SEQS - 2);
     for (uint32_t i = 0; i < s->b.n_decodes; i++) add_seq(s, 1, &at);
     if (first) add_seq(s, first, &at);
@@ -449,10 +448,9 @@ static void want_logits(step *s)
     for (uint32_t row = 0, all = draw(2); row < s->b.n_tokens; row++)
         if (all || draw(3) == 0 || row + 1 == s->b.n_tokens)
             s->b.in[WF_INPUT_LOGIT_ROWS][s->b.n_logits++] = (int32_t)row;
-    for (uint32_t k = 0; k < s->b.n_logits; k++)
-        s->sampling[k] = (wf_sampling_params){.temperature = 1 + (float)k, .top_k = (int32_t)k + 1};
-    s->io = (wf_step_io){.ids = draw(4) ? s->ids : NULL, .logits = draw(3) ? NULL : s->logits[0],
-                         .sampling = draw(2) ? s->sampling : NULL};
+    s->io = (wf_step_io){.ids = draw(4) ? s->ids : NULL, .logits = draw(3) ? NULL : s->logits[0]};
+    for (uint32_t k = 0, all = draw(2); k < s->b.n_logits && all; k++)
+        wf_batch_sample(&s->b, k, &(wf_sampling_params){.temperature = 1 + (float)k, .top_k = (int32_t)k + 1});
 }
 
 /* Decodes whose token the step before has sampled. */
@@ -482,7 +480,7 @@ static void make_copies(step *s)
 
 static batch counted(const step *s)
 {
-    bool holds[WF_N_WHEN] = {true,      s->b.n_pending, s->io.ids && !s->io.sampling, s->io.ids && s->io.sampling,
+    bool holds[WF_N_WHEN] = {true,      s->b.n_pending, s->io.ids && !s->b.sampled, s->io.ids && s->b.sampled,
                              s->io.ids, s->io.logits};
     batch b = {.tokens = s->b.n_tokens, .decodes = s->b.n_decodes, .logits = s->b.n_logits};
     for (uint32_t w = 0; w < WF_N_WHEN; w++) b.absent |= (uint32_t)!holds[w] << w;
