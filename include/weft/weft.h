@@ -8,38 +8,40 @@
  *   thread until that thread's next failing call.
  * - Handles are opaque. Parameters are structs whose zero value is the default, so
  *   `(struct weft_engine_params){.device = "cpu"}` is complete. The caller owns them: weft copies what it needs and
- * does not use them after the call, unless a comment says otherwise. Set a struct to zero as a whole, as such an
- * initializer does, before you fill it in.
+ *   does not use them after the call, unless a comment says otherwise. Set a struct to zero as a whole, as such an
+ *   initializer does, before you fill it in.
  * - Strings are UTF-8 and NUL-terminated, unless a length comes with them. Strings that weft returns belong to the
  *   object they came from and live as long as it does.
  * - A function that makes an object and fails sets the pointer to it, *out, to NULL.
  * - NULL is for what a comment says may be NULL, for `user` and for fields of parameters, where it is the default.
- * Lists, texts and buffers without a length may be NULL, too. Any other NULL is a mistake that does no harm: functions
- * with a status return WEFT_ERR_ARG; those that return a pointer return NULL; those that return a number return 0
- * unless a comment says otherwise; and the others do nothing.
+ *   Lists, texts and buffers without a length may be NULL, too. Any other NULL is a mistake that does no harm:
+ *   functions with a status return WEFT_ERR_ARG; those that return a pointer return NULL; those that return a number
+ *   return 0 unless a comment says otherwise; and the others do nothing.
  * - Token ids are int32_t, as GGUF stores them. Names that end in _ns are nanoseconds, in _ms milliseconds; sizes
  *   of memory and files are in bytes. Log probabilities are natural logarithms.
  * - A child of fork has no thread of an engine: it must neither use nor close engines and requests of its parent, nor
- * what else its parent has opened; what it opens itself works, except on a device whose driver does not survive a fork,
- * as most drivers of GPUs.
+ *   what else its parent has opened; what it opens itself works, except on a device whose driver does not survive a
+ *   fork, as most drivers of GPUs.
  * - A model may be used by any number of threads once it is open. An engine and its requests may be used by any thread.
  *   Closing or freeing an object must not overlap with any other call on it. Objects may be closed in any order: a
- * model stays until the last engine that uses it is closed, and requests outlive their engine, with which they end.
+ *   model stays until the last engine that uses it is closed, and requests outlive their engine, with which they end.
  *
  * Binary compatibility. A program runs with the library of the header that it was compiled with and with every later
  * one of the same soversion, for which releases keep to these rules:
  * - Functions keep their names, parameters and meaning.
  * - Structs that the caller allocates keep their size and what they hold. They end in reserved space, and new fields
- * take its place: zero in one means what was before it came. Parameters that are not zero where this weft knows of
- * nothing are of a program for a newer weft, or were not set to zero: WEFT_ERR_UNSUPPORTED. In results reserved space
- * is zero.
+ *   take its place: zero in one means what was before it came. Parameters that are not zero where this weft knows of
+ *   nothing are of a program for a newer weft, or were not set to zero: WEFT_ERR_UNSUPPORTED. In results reserved space
+ *   is zero.
  * - Structs that weft allocates (weft_event, weft_model_info, rows that callbacks get) grow at their end only. Use them
- * by pointer; a copy has the fields of the header that you compiled with.
+ *   by pointer; a copy has the fields of the header that you compiled with.
  * - weft_message, weft_logit_bias and weft_logprob, elements of arrays, stay as they are.
  * - Enums get new values at their end only, and numbers keep their meaning, as do macros. Be prepared for values that
- * you do not know: skip events of another kind. The soversion is 0 as long as weft is: such a version may break these
- * rules, and the release notes say where. From soversion 1 on, breaking one is a new soversion. From the first release
- * on, each is compared with the one before it (docs/library.md).
+ *   you do not know: skip events of another kind.
+ *
+ * The soversion is 0 as long as weft is: such a version may break these rules, and the release notes say where. From
+ * soversion 1 on, breaking one is a new soversion. From the first release on, each is compared with the one before it
+ * (docs/library.md).
  *
  * Example: load the built-in demo model and write a story. tests/ compiles and runs these lines.
  *
@@ -157,8 +159,8 @@ struct weft_device_info {
     uint32_t max_group;    /* work-items per work-group */
     char tiers[64];        /* capability tiers, e.g. "base simd matrix" */
     char features[160];    /* what the kernels can use: OpenCL extensions, CPU instruction sets */
-    uint64_t
-        own_memory; /* bytes of memory that are not the host's: all of a discrete GPU's; 0: it computes in the host's */
+    /* Bytes of memory that are not the host's: all of a discrete GPU's; 0: it computes in the host's. */
+    uint64_t own_memory;
     uint64_t reserved[7];
 };
 /* Lists the devices that weft can use: writes at most `cap` entries and returns how many there are. out may be NULL: it
@@ -174,19 +176,22 @@ struct weft_model;
 #define WEFT_DEMO "builtin:demo"
 
 struct weft_model_params {
-    const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, the name of one in the
-                          folder of models (WEFT_MODELS, or ~/.local/share/weft/models), or WEFT_DEMO; or */
-    const char *shape; /* in its place: no file but a model of this well-known shape, such as "llama3-8b", with random
-                          weights, to measure, which devices with memory of their own make there; its tokens are
-                          fillers. The message for one that does not exist lists them */
+    /* GGUF file, folder with config.json, tokenizer.json and safetensors, the name of one in the folder of models
+     * (WEFT_MODELS, or ~/.local/share/weft/models), or WEFT_DEMO; or */
+    const char *path;
+    /* In its place: no file but a model of this well-known shape, such as "llama3-8b", with random weights, to measure,
+     * which devices with memory of their own make there; its tokens are fillers. The message for one that does not
+     * exist lists them. */
+    const char *shape;
     const char *type;  /* of a shape: storage format as weft_convert takes it; NULL: F16 */
     uint32_t layers;   /* of a shape; 0: as many as the model has */
-    bool vocab_only; /* accept one without tensors, or whose weights weft cannot compute; it can tokenise, but no engine
-                        can be opened on it */
+    /* Accept one without tensors, or whose weights weft cannot compute; it can tokenise, but no engine can be opened on
+     * it. */
+    bool vocab_only;
     weft_stop_fn stop; /* may be NULL: opening cannot be given up */
     void *user;        /* for both */
-    weft_progress_fn
-        on_progress; /* may be NULL; called while a folder is read, whose tensors may have to be rearranged */
+    /* May be NULL; called while a folder is read, whose tensors may have to be rearranged. */
+    weft_progress_fn on_progress;
     uint64_t reserved[5];
 };
 
@@ -196,27 +201,29 @@ struct weft_model_info {
     const char *chat_template;     /* the template text in the file, or NULL */
     const char *tool_template; /* another for conversations with tools, or NULL: chat_template is for them as well */
     const char *unsupported;       /* why no engine can be opened on it (weft_model_params.vocab_only), or NULL */
-    uint32_t gguf_version; /* 0: a folder */
+    uint32_t gguf_version;         /* 0: a folder */
     uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
     uint32_t rope_dim;
     float rope_base, rope_scale, norm_eps;
     uint32_t n_expert, n_expert_used; /* of a mixture of experts, in each layer and for each token; 0: none */
-    uint64_t n_active;     /* parameters that a token needs: without the experts that it does not take */
+    uint64_t n_active;             /* parameters that a token needs: without the experts that it does not take */
     uint64_t n_params, file_bytes, weight_bytes;
     size_t n_tensors, n_meta;
     int32_t bos, eos;              /* token ids; -1: none */
     const char *shape_type;        /* the storage format that a shape was asked for; NULL: it is no shape */
-    uint32_t longest_token; /* bytes: a text of more than n * longest_token bytes has more than n tokens; 0: there is no
-                               such bound, because the tokenizer drops what it does not know */
-    const char *file_type;  /* what the file calls its mix of storage formats, such as "Q4_K_M", as weft_convert takes
-                               it; NULL also for  types that weft_convert does not write */
-    uint32_t window;        /* keys that layers with an attention window see; 0: there is none */
-    uint32_t window_period; /* every so many layers, one sees all keys; 0: none does */
-    float local_rope_base;  /* of layers with a window; 0: the same as the others */
-    const char *pooling; /* of a model that gives embeddings instead of text, how the rows of its tokens become one:
-                            "mean", "cls" (the first token's) or "last"; "rank": it scores pairs of texts; NULL: it
-                            generates text */
-    uint32_t n_embedding; /* numbers of an embedding; of a score, for each label */
+    /* Bytes: a text of more than n * longest_token bytes has more than n tokens; 0: there is no such bound, because the
+     * tokenizer drops what it does not know. */
+    uint32_t longest_token;
+    /* What the file calls its mix of storage formats, such as "Q4_K_M", as weft_convert takes it; NULL also for types
+     * that weft_convert does not write. */
+    const char *file_type;
+    uint32_t window;               /* keys that layers with an attention window see; 0: there is none */
+    uint32_t window_period;        /* every so many layers, one sees all keys; 0: none does */
+    float local_rope_base;         /* of layers with a window; 0: the same as the others */
+    /* Of a model that gives embeddings instead of text, how the rows of its tokens become one: "mean", "cls" (the first
+     * token's) or "last"; "rank": it scores pairs of texts; NULL: it generates text. */
+    const char *pooling;
+    uint32_t n_embedding;          /* numbers of an embedding; of a score, for each label */
 };
 
 struct weft_tensor_info {
@@ -266,12 +273,12 @@ struct weft_budget {
     uint32_t n_seqs;                   /* sequences that run at the same time */
     uint64_t kv_bytes_per_token;       /* K and V of one token, all layers */
     uint64_t kv_tokens;                /* capacity of the KV cache in every step, of tokens that all layers keep */
-    uint32_t contexts; /* the same in whole contexts, each rounded up to pages; layers with attention windows keep few
-                          tokens of each */
+    /* The same in whole contexts, each rounded up to pages; layers with attention windows keep few tokens of each. */
+    uint32_t contexts;
     uint32_t steady_tokens;            /* while steps have at most this many tokens, as when all sequences decode, */
     uint64_t steady_kv_tokens;         /* the KV cache holds this many */
     const char *n_seqs_from; /* why n_seqs is what it is, for people: "as many whole contexts as the KV cache holds" */
-    uint64_t kv_host, kv_disk; /* bytes of the host's memory below the KV cache, and of the file below that */
+    uint64_t kv_host, kv_disk;         /* bytes of the host's memory below the KV cache, and of the file below that */
     uint64_t reserved[5];
 };
 /* Computes the memory that an engine with these parameters needs, on a device with buffers large enough for the unified
@@ -301,8 +308,8 @@ struct weft_convert_params {
     uint64_t reserved[8];
 };
 struct weft_convert_result {
-    uint64_t bytes_in,
-        bytes; /* of the model's files, 0: it could not be read; of the output, 0: it could not be written */
+    /* Of the model's files, 0: it could not be read; of the output, 0: it could not be written. */
+    uint64_t bytes_in, bytes;
     size_t n_tensors;
     size_t n_other; /* tensors whose rows are no multiple of their format's block, which got another format */
     size_t n_again; /* tensors that were quantised already, and lost accuracy twice */
@@ -349,8 +356,8 @@ struct weft_chat_params {
     size_t n_messages;
     const char *messages_json;
     const char *tools_json;               /* a list of tools; NULL: none */
-    const char *kwargs_json; /* an object with further variables of the template, such as {"enable_thinking": false};
-                                NULL: none */
+    /* An object with further variables of the template, such as {"enable_thinking": false}; NULL: none. */
+    const char *kwargs_json;
     const char *bos, *eos;                /* texts of these tokens; NULL: the model's */
     bool no_generation_prompt;            /* stop behind the last message, before the start of the assistant's turn */
     bool continue_last;                   /* stop behind the content of the last message: the answer goes on with it */
@@ -379,52 +386,58 @@ struct weft_debug;
 #define WEFT_DEFAULT_CONTEXT 4096 /* at most, unless it is said */
 
 struct weft_engine_params {
-    const char
-        *device; /* "auto" (NULL), "cpu", "gpu", "opencl" (its best device), "opencl:P.D", or part of a device's name */
-    const char *tier; /* highest capability tier of kernels to use: base, dot (on CPUs simd), neutral or matrix; NULL:
-                         the best that the device has (docs/kernels.md) */
+    /* "auto" (NULL), "cpu", "gpu", "opencl" (its best device), "opencl:P.D", or part of a device's name. */
+    const char *device;
+    /* Highest capability tier of kernels to use: base, dot (on CPUs simd), neutral or matrix; NULL: the best that the
+     * device has (docs/kernels.md). */
+    const char *tier;
     uint32_t context;        /* tokens per sequence, prompt included; 0: the model's, at most WEFT_DEFAULT_CONTEXT */
     uint32_t n_seqs;         /* sequences that run at the same time; 0: 1, or as memory_utilization says */
-    uint32_t max_batched_tokens; /* most tokens per step, NanoFlow's dense batch; 0: as `weft tune` found, else 1024 on
-                                a GPU and 512 elsewhere, and with the policies orca and request at least the context */
-    uint32_t step_ms; /* about the longest that a step may take while one sequence runs alone: its prompt is cut by the
-                         measured rate, into pieces of at least 64 tokens, so that cancelling it takes effect soon also
-                         on a slow device; 0: no limit */
-    uint32_t tile;    /* cut prefill so that steps have a multiple of this many tokens (Sarathi, section 4.4); 0: 128 on
-                         a GPU, else 1 */
-    const char *policy; /* what a step holds besides one token of each decoding sequence. nanoflow (NULL): chunks of
-                           several prompts, which fill the step; sarathi: a chunk of one prompt, as long as the ratio of
-                           prompt to generated tokens asks for unless max_batched_tokens is given; orca: whole prompts.
-                           request: static batching */
-    uint32_t kv_seqs; /* memory of the KV cache: that of so many whole contexts, at most n_seqs, if all layers kept what
-                         the one with the longest attention window keeps; 0: n_seqs, so that no sequence waits for it.
-                         Fewer, at least one, where the device says that it has less memory */
+    /* Most tokens per step, NanoFlow's dense batch; 0: as `weft tune` found, else 1024 on a GPU and 512 elsewhere, and
+     * with the policies orca and request at least the context. */
+    uint32_t max_batched_tokens;
+    /* About the longest that a step may take while one sequence runs alone: its prompt is cut by the measured rate,
+     * into pieces of at least 64 tokens, so that cancelling it takes effect soon also on a slow device; 0: no limit. */
+    uint32_t step_ms;
+    /* Cut prefill so that steps have a multiple of this many tokens (Sarathi, section 4.4); 0: 128 on a GPU, else 1. */
+    uint32_t tile;
+    /* What a step holds besides one token of each decoding sequence. nanoflow (NULL): chunks of several prompts, which
+     * fill the step; sarathi: a chunk of one prompt, as long as the ratio of prompt to generated tokens asks for unless
+     * max_batched_tokens is given; orca: whole prompts. request: static batching. */
+    const char *policy;
+    /* Memory of the KV cache: that of so many whole contexts, at most n_seqs, if all layers kept what the one with the
+     * longest attention window keeps; 0: n_seqs, so that no sequence waits for it. Fewer, at least one, where the
+     * device says that it has less memory. */
+    uint32_t kv_seqs;
     uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
     bool no_prefix;          /* turn prefix caching off */
-    uint32_t seqs_per_client; /* most sequences of one client (weft_request_params.client) that run at the same time; 0:
-                                 no limit */
-    uint32_t
-        threads; /* CPU threads, which queues share; 0: one per core, and one less where there are 16 cores or more */
+    /* Most sequences of one client (weft_request_params.client) that run at the same time; 0: no limit. */
+    uint32_t seqs_per_client;
+    /* CPU threads, which queues share; 0: one per core, and one less where there are 16 cores or more. */
+    uint32_t threads;
     uint32_t page_tokens;    /* tokens per KV page; 0: 16 */
     uint32_t watchdog_ms;    /* a step that takes longer than this means that the device is lost; 0: 60000 */
-    uint32_t nano_batches; /* 2 or more: split steps into this many nano-batches, so that the attention of one overlaps
-                              with the GEMMs of another on a second queue (NanoFlow, section 4.1); 1: no split; 0: each
-                              step as `weft tune --overlap` found it to be the fastest on this device, and no split
-                              where that has not run */
+    /* 2 or more: split steps into this many nano-batches, so that the attention of one overlaps with the GEMMs of
+     * another on a second queue (NanoFlow, section 4.1); 1: no split; 0: each step as `weft tune --overlap` found it to
+     * be the fastest on this device, and no split where that has not run. */
+    uint32_t nano_batches;
     const char *plan;        /* a plan file, as dump_plan writes it (docs/plans.md); NULL: built from nano_batches */
     const char *dump_plan;   /* write the plan to this file; NULL: do not */
-    const char *calibration; /* ranges for the asynchronous softmax (FlashDecoding++Next, section III): a file of `weft
-                                calibrate`; "none": the softmax is synchronous; "auto" (NULL): the model's path +
-                                ".calibration" if it exists, else as measured on a built-in text and kept in the cache
-                                folder, which the first opening of a model does where kernels of the device gain by it,
-                                if it takes about a second at most. Then opening runs the model, which `stop` ends. Not
-                                for models without a file, nor with deterministic */
-    const char *attention_windows; /* a file with the attention window of each query head or KV head of each layer
-                                (sparse attention as in MoA; docs/tuning.md shows one); NULL: dense attention */
-    bool deterministic; /* batch-invariant: a request gives the same bits whatever else is in the batch. Each op takes
-                           kernels of one invariance class for all batch sizes, which costs speed */
-    const char *tuned; /* file of `weft tune` with kernel choices; "none": built-in choices only; NULL: the device's own
-                          file, if it exists */
+    /* Ranges for the asynchronous softmax (FlashDecoding++Next, section III): a file of `weft calibrate`; "none": the
+     * softmax is synchronous; "auto" (NULL): the model's path + ".calibration" if it exists, else as measured on a
+     * built-in text and kept in the cache folder, which the first opening of a model does where kernels of the device
+     * gain by it, if it takes about a second at most. Then opening runs the model, which `stop` ends. Not for models
+     * without a file, nor with deterministic. */
+    const char *calibration;
+    /* A file with the attention window of each query head or KV head of each layer (sparse attention as in MoA;
+     * docs/tuning.md shows one); NULL: dense attention. */
+    const char *attention_windows;
+    /* Batch-invariant: a request gives the same bits whatever else is in the batch. Each op takes kernels of one
+     * invariance class for all batch sizes, which costs speed. */
+    bool deterministic;
+    /* File of `weft tune` with kernel choices; "none": built-in choices only; NULL: the device's own file, if it
+     * exists. */
+    const char *tuned;
     bool no_kernel_cache;    /* compile and test kernels anew, and keep neither on disk */
     bool profile;            /* measure times on the device, at some cost: weft_stats.busy_ns and the fields after it */
     const char *timeline; /* write a timeline of the engine's steps to this file, as Chrome trace JSON (for Perfetto) */
@@ -432,51 +445,60 @@ struct weft_engine_params {
     weft_stop_fn stop;       /* may be NULL: opening cannot be given up; as on_progress */
     void *user;              /* for both */
     const struct weft_debug *debug; /* what only tests and debugging want, <weft/debug.h>; NULL: none of it */
-    float memory_utilization; /* up to 1, as a server wants it. Where kv_memory and kv_seqs are 0, the KV cache takes
-                                what weights, activations and tables leave of this part of the device's memory, or of
-                                what is free of it if the driver tells, as far as n_seqs sequences can use it; where the
-                                device shares the host's memory (weft_device_info.own_memory), it is that of 8 contexts.
-                                A cache that cannot be allocated becomes smaller, with a warning. n_seqs 0 then means as
-                                many sequences as the cache holds whole contexts (SARATHI, section 4.3.1), but 64 to
-                                256. 0: kv_seqs and n_seqs alone decide */
-    bool f16_residual; /* keep the residual stream in F16 (FlashDecoding++Next, section V, counts it so): less memory
-                          and, on a GPU, less to read, but each layer rounds it, and numbers above 65504 are lost
-                          (WEFT_ERR_NOT_FINITE); norms of CPUs are slower with it */
-    uint32_t draft_tokens; /* speculative decoding: most tokens of a sequence that are drafted, from what its text said
-                              before (prompt lookup) or by draft_model, and verified in one step, at most 64; 0: none.
-                              The tokens that come are those that would have come without. Drafts are verified where
-                              that is faster, as far as steps have shown */
-    uint64_t kv_host; /* bytes of host memory below the KV cache, pinned where the device has such, taken at the start:
-                         blocks that the KV cache has no room for are found there by prompts that begin alike, which
-                         load them where that is faster than computing them. Blocks are stored there when they are
-                         seen for the second time. 0: none. Not with no_prefix; unused by encoders */
-    const char *kv_disk; /* a file below that, of at most kv_disk_bytes, which keeps blocks over restarts and for this
-                            process alone; created with a secret beside it (".secret"), without which nobody can put a
-                            block there. Blocks of another model, device, or build of weft are not found. NULL: none */
+    /* Up to 1, as a server wants it. Where kv_memory and kv_seqs are 0, the KV cache takes what weights, activations
+     * and tables leave of this part of the device's memory, or of what is free of it if the driver tells, as far as
+     * n_seqs sequences can use it; where the device shares the host's memory (weft_device_info.own_memory), it is that
+     * of 8 contexts. A cache that cannot be allocated becomes smaller, with a warning. n_seqs 0 then means as many
+     * sequences as the cache holds whole contexts (SARATHI, section 4.3.1), but 64 to 256. 0: kv_seqs and n_seqs alone
+     * decide. */
+    float memory_utilization;
+    /* Keep the residual stream in F16 (FlashDecoding++Next, section V, counts it so): less memory and, on a GPU, less
+     * to read, but each layer rounds it, and numbers above 65504 are lost (WEFT_ERR_NOT_FINITE); norms of CPUs are
+     * slower with it. */
+    bool f16_residual;
+    /* Speculative decoding: most tokens of a sequence that are drafted, from what its text said before (prompt lookup)
+     * or by draft_model, and verified in one step, at most 64; 0: none. The tokens that come are those that would have
+     * come without. Drafts are verified where that is faster, as far as steps have shown. */
+    uint32_t draft_tokens;
+    /* Bytes of host memory below the KV cache, pinned where the device has such, taken at the start: blocks that the KV
+     * cache has no room for are found there by prompts that begin alike, which load them where that is faster than
+     * computing them. Blocks are stored there when they are seen for the second time. 0: none. Not with no_prefix;
+     * unused by encoders. */
+    uint64_t kv_host;
+    /* A file below that, of at most kv_disk_bytes, which keeps blocks over restarts and for this process alone; created
+     * with a secret beside it (".secret"), without which nobody can put a block there. Blocks of another model, device,
+     * or build of weft are not found. NULL: none. */
+    const char *kv_disk;
     uint64_t kv_disk_bytes;
-    const char *pooling; /* "mean", "cls" or "last": the engine gives embeddings, of any model; NULL: as the model says
-                            (weft_model_info.pooling) */
-    const char *kv_dtype; /* of keys and values in the KV cache: "f16" (NULL), or "q8_0", bytes with a scale for 32 of
-                             them: 0.53 of the memory, here and below. Heads are then a multiple of 32 */
-    const char *const *adapters; /* n_adapters LoRA adapters "NAME=PATH", GGUF files or PEFT folders that were trained
-                                    for this model; a request names one (weft_request_params.adapter) */
+    /* "mean", "cls" or "last": the engine gives embeddings, of any model; NULL: as the model says
+     * (weft_model_info.pooling). */
+    const char *pooling;
+    /* Of keys and values in the KV cache: "f16" (NULL), or "q8_0", bytes with a scale for 32 of them: 0.53 of the
+     * memory, here and below. Heads are then a multiple of 32. */
+    const char *kv_dtype;
+    /* n_adapters LoRA adapters "NAME=PATH", GGUF files or PEFT folders that were trained for this model; a request
+     * names one (weft_request_params.adapter). */
+    const char *const *adapters;
     size_t n_adapters;
-    uint32_t most_adapters; /* that may be loaded at one time (weft_adapter_load): memory for them is taken at the
-                               start; 0: those above, and none later */
-    uint32_t adapter_rank; /* the largest rank that one loaded later may have; 0: 64, or more if one above has more */
-    uint32_t tensor_parallel; /* devices that compute each layer together, each with its part of the heads, of the
-                                 feed-forward and of the KV cache; 0 or 1: one */
-    uint32_t pipeline_parallel; /* parts of the layers, each computed by a device of its own, or by tensor_parallel of
-                                   them: as many steps are in flight, of different sequences; 0 or 1: one. device names
-                                   tensor_parallel * pipeline_parallel devices, with commas between, those of the first
-                                   layers first, and may name one twice: "cpu,cpu". threads are shared out among them.
-                                   Not with adapters, kv_host, kv_disk and plan; the softmax is synchronous */
-    const char *experts; /* of a mixture of experts: another device, such as "cpu", has the experts and computes the
-                            feed-forwards, or with "cpu=N" those of the first N layers; `device` computes all else. What
-                            is not with several devices is not with this, either, nor are they. NULL: none */
-    const struct weft_model *draft_model; /* drafts draft_tokens where a sequence's own text has none: a smaller model of
-                                             the same vocabulary, with an engine of its own on the same device, which
-                                             has memory for 4 sequences. NULL: none */
+    /* That may be loaded at one time (weft_adapter_load): memory for them is taken at the start; 0: those above, and
+     * none later. */
+    uint32_t most_adapters;
+    uint32_t adapter_rank;   /* the largest rank that one loaded later may have; 0: 64, or more if one above has more */
+    /* Devices that compute each layer together, each with its part of the heads, of the feed-forward and of the KV
+     * cache; 0 or 1: one. */
+    uint32_t tensor_parallel;
+    /* Parts of the layers, each computed by a device of its own, or by tensor_parallel of them: as many steps are in
+     * flight, of different sequences; 0 or 1: one. device names tensor_parallel * pipeline_parallel devices, with
+     * commas between, those of the first layers first, and may name one twice: "cpu,cpu". threads are shared out among
+     * them. Not with adapters, kv_host, kv_disk and plan; the softmax is synchronous. */
+    uint32_t pipeline_parallel;
+    /* Of a mixture of experts: another device, such as "cpu", has the experts and computes the feed-forwards, or with
+     * "cpu=N" those of the first N layers; `device` computes all else. What is not with several devices is not with
+     * this, either, nor are they. NULL: none. */
+    const char *experts;
+    /* Drafts draft_tokens where a sequence's own text has none: a smaller model of the same vocabulary, with an engine
+     * of its own on the same device, which has memory for 4 sequences. NULL: none. */
+    const struct weft_model *draft_model;
     uint64_t reserved[2];
 };
 
@@ -544,8 +566,9 @@ struct weft_sampling {
 };
 
 enum weft_event_kind {
-    WEFT_EVENT_TOKEN, /* id and text of a generated token. The text is empty while a UTF-8 character, or what may become
-                         a stop text, is incomplete. id -1: text that was held back, at the end */
+    /* Id and text of a generated token. The text is empty while a UTF-8 character, or what may become a stop text, is
+     * incomplete. id -1: text that was held back, at the end. */
+    WEFT_EVENT_TOKEN,
     WEFT_EVENT_PROMPT, /* id of a prompt token and, except for the first one, its logprob; if prompt_logprobs is set */
     WEFT_EVENT_LOGITS, /* logits of one prompt position; if want_logits is set */
     WEFT_EVENT_DONE,   /* always the last one; finish and status say why */
@@ -570,8 +593,9 @@ struct weft_logprob {
 /* Pointers are valid during the callback, or until the next weft_next on the request. */
 struct weft_event {
     enum weft_event_kind kind;
-    struct weft_request *request; /* whose event it is, also before weft_submit has returned; of one that frees itself:
-                                     to cancel it, or to compare */
+    /* Whose event it is, also before weft_submit has returned; of one that frees itself: to cancel it, or to
+     * compare. */
+    struct weft_request *request;
     int32_t id;            /* of DONE: the EOS or stop token that ended it, or -1 */
     const char *text;      /* text_len bytes, not NUL-terminated */
     size_t text_len;
@@ -585,12 +609,13 @@ struct weft_event {
     const char *message;   /* "", or why it failed and what to do */
     /* DONE only: */
     uint32_t n_prompt, n_generated;
-    uint32_t n_cached;           /* prompt tokens found in the prefix cache */
-    uint64_t queue_ns, prompt_ns,
-        decode_ns; /* in the queue; from the first step to the first token; from there to the end */
-    uint32_t stop_text; /* which of the stop texts ended it, from 1 on; 0: none did */
-    const float *embedding; /* EMBEDDING only: n_embedding numbers, of length 1 unless embed_raw is set; of a model that
-                               scores, a number for each label, as its head gives them */
+    uint32_t n_cached;     /* prompt tokens found in the prefix cache */
+    /* In the queue; from the first step to the first token; from there to the end. */
+    uint64_t queue_ns, prompt_ns, decode_ns;
+    uint32_t stop_text;    /* which of the stop texts ended it, from 1 on; 0: none did */
+    /* EMBEDDING only: n_embedding numbers, of length 1 unless embed_raw is set; of a model that scores, a number for
+     * each label, as its head gives them. */
+    const float *embedding;
     uint32_t n_embedding;
 };
 /* Called on the engine's thread, one event at a time. It must not block for long, because all requests wait for it, and
@@ -603,8 +628,8 @@ typedef void (*weft_event_fn)(void *user, const struct weft_event *ev);
 enum weft_grammar {
     WEFT_GRAMMAR_NONE,   /* any text */
     WEFT_GRAMMAR_OBJECT, /* any JSON object */
-    WEFT_GRAMMAR_SCHEMA, /* JSON that a schema accepts; where it names properties, no others unless it says that they
-                            may be there */
+    /* JSON that a schema accepts; where it names properties, no others unless it says that they may be there. */
+    WEFT_GRAMMAR_SCHEMA,
     WEFT_GRAMMAR_REGEX,  /* text that a pattern of ECMA 262 matches as a whole */
     WEFT_GRAMMAR_CHOICE, /* one of a list of texts, which is JSON */
     WEFT_GRAMMAR_GBNF,   /* text of the rule `root` of a grammar, as llama.cpp has them */
@@ -615,14 +640,15 @@ struct weft_request_params {
     size_t prompt_len;           /* its bytes, zero bytes among them; 0: up to its first zero byte */
     const int32_t *tokens;       /* n_tokens ids, taken as they are; or */
     size_t n_tokens;
-    const struct weft_chat_params *chat; /* a conversation, tokenised by weft_chat_tokenize. At most one of the three;
-                                            none, or an empty text: BOS alone */
+    /* A conversation, tokenised by weft_chat_tokenize. At most one of the three; none, or an empty text: BOS alone. */
+    const struct weft_chat_params *chat;
     uint32_t max_tokens;         /* most tokens to generate; 0: until the context is full */
-    uint64_t
-        client;       /* a number for who asks: clients take turns by the tokens they have been served, and among the
-                         requests  of one it is first come, first served; 0: nobody in particular, a client like others */
-    int32_t priority; /* -1000 to 1000, larger is earlier: each level counts as an arrival 1000 steps earlier, and
-                         between clients as 100000 tokens less served; 0: normal */
+    /* A number for who asks: clients take turns by the tokens they have been served, and among the requests of one it
+     * is first come, first served; 0: nobody in particular, a client like others. */
+    uint64_t client;
+    /* -1000 to 1000, larger is earlier: each level counts as an arrival 1000 steps earlier, and between clients as
+     * 100000 tokens less served; 0: normal. */
+    int32_t priority;
     struct weft_sampling sampling;
     bool ignore_eos;             /* EOS does not end generation */
     uint32_t min_tokens;         /* neither EOS nor stop tokens or texts end generation before; 0: off */
@@ -639,15 +665,16 @@ struct weft_request_params {
     bool prefill_only;           /* generate nothing; e.g. to get logits of the prompt */
     bool want_logits;            /* deliver a LOGITS event for every prompt position, in order */
     bool show_special;           /* include control tokens in the text */
-    const int32_t *show_ids;     /* n_show_ids control tokens that are in the text all the same, such as those that mark
-                                    calls of tools */
+    /* n_show_ids control tokens that are in the text all the same, such as those that mark calls of tools. */
+    const int32_t *show_ids;
     size_t n_show_ids;           /* at most WEFT_MAX_SHOWN */
     weft_event_fn on_event;      /* may be NULL */
     void *user;                  /* for on_event */
     bool pull;                   /* keep the events for weft_next; without on_event */
     bool no_prefix;              /* neither find its prompt's beginning in the prefix cache nor leave anything there */
-    bool embed;                  /* give the prompt's embedding instead of text; of engines that do that they take no
-                                    other requests, but those with prefill_only */
+    /* Give the prompt's embedding instead of text; of engines that do that they take no other requests, but those with
+     * prefill_only. */
+    bool embed;
     bool embed_raw;              /* as the model gives it, not divided by its length */
     uint32_t second_text;        /* of a pair: where the second text begins in tokens; 0: it is one text */
     const char *cache_salt;      /* only requests of the same salt find each other's prompts in the prefix cache; of */
@@ -703,8 +730,8 @@ WEFT_API int weft_request_fd(struct weft_request *r);
 struct weft_stats {
     uint64_t steps, prompt_tokens, generated_tokens, requests_done, requests_failed;
     uint64_t step_tokens;        /* tokens computed, sum over steps */
-    uint64_t step_tokens_hist[WEFT_STEP_TOKENS_BUCKETS]; /* steps with at most 1, 2, 4, ... tokens; each step counts in
-                                                            one bucket, the last one takes all larger */
+    /* Steps with at most 1, 2, 4, ... tokens; each step counts in one bucket, the last one takes all larger. */
+    uint64_t step_tokens_hist[WEFT_STEP_TOKENS_BUCKETS];
     uint32_t running, waiting;   /* sequences now */
     uint32_t waiting_clients;    /* clients with sequences that have not run yet */
     uint64_t longest_wait_ns;    /* of a sequence that has not run yet: how long it has been waiting */
@@ -712,10 +739,10 @@ struct weft_stats {
     uint64_t preempted;          /* times that a sequence was preempted */
     uint64_t swapped_out_bytes, swapped_in_bytes; /* KV pages of preempted sequences, copied to the host and back */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked up and found in the prefix cache */
-    uint64_t recomputed_tokens;  /* tokens of preempted sequences computed again, because the host had no memory for
-                                    their KV pages */
-    uint64_t softmax_recomputed; /* softmax rows (query and head) recomputed because their scores left the calibrated
-                                    range */
+    /* Tokens of preempted sequences computed again, because the host had no memory for their KV pages. */
+    uint64_t recomputed_tokens;
+    /* Softmax rows (query and head) recomputed because their scores left the calibrated range. */
+    uint64_t softmax_recomputed;
     uint64_t weight_bytes, kv_bytes, activation_bytes; /* in the largest steps */
     uint64_t scratch_bytes;      /* device memory for intermediate results of kernels */
     uint64_t load_ns, step_ns;   /* time to open the engine; sum over steps */
@@ -727,9 +754,9 @@ struct weft_stats {
     uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
     uint64_t draft_tokens, draft_accepted; /* draft tokens that were verified, and those that were accepted */
-    double prefill_decode_ratio; /* prompt tokens computed for each generated one, over about the last 64 sequences that
-                                    have finished, before those of the load that `weft tune --dataset-path` has kept; 0:
-                                    neither is known */
+    /* Prompt tokens computed for each generated one, over about the last 64 sequences that have finished, before those
+     * of the load that `weft tune --dataset-path` has kept; 0: neither is known. */
+    double prefill_decode_ratio;
     uint64_t embeddings;         /* requests that gave one */
     uint64_t reserved[4];
 };
@@ -742,8 +769,7 @@ struct weft_kv_tier_stats {
     uint64_t store_ns, load_ns;           /* sums over copies, each until its end was seen */
     uint64_t queries, hits;               /* of HOST: prompt tokens looked up below the KV cache, and loaded */
     uint64_t dropped;                     /* blocks that were to be stored, for which there was no room */
-    uint64_t failed;                      /* copies that failed or were broken off, and loads that were given up: all
-                                             was computed instead */
+    uint64_t failed; /* copies that failed or were broken off, and loads that were given up: all was computed instead */
     uint64_t evicted;                     /* blocks whose place others have taken */
     uint64_t paused;                      /* times that it was left alone for a while, after failures in a row */
     uint64_t reserved[4];
