@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_STEP_GPU                                                                                                 \
-    512 /* tokens of a step with a chunk: an H200 computes 256 at 0.74 of its rate for 1024, 512 at 0.87 */
+/* Tokens of a step with a chunk: an H200 computes 256 at 0.74 of its rate for 1024, 512 at 0.87. */
+#define LEAST_STEP_GPU 512
 
 size_t weft_devices(struct weft_device_info *out, size_t cap)
 {

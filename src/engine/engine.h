@@ -303,8 +303,8 @@ struct weft_engine {
     wf_machine machine;
 };
 
-#define WF_ALONE_LEAST                                                                                                 \
-    64 /* tokens of a step for which weft_engine_params.step_ms cuts no further: with fewer, prompts take longer */
+/* Tokens of a step for which weft_engine_params.step_ms cuts no further: with fewer, prompts take longer. */
+#define WF_ALONE_LEAST 64
 /* step.c: one iteration. */
 bool wf_engine_busy(const struct weft_engine *e);
 void wf_engine_step(struct weft_engine *e);

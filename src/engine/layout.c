@@ -13,8 +13,8 @@
 
 #define PAGE 16
 #define STEP_TOKENS 512
-#define STEP_TOKENS_GPU                                                                                                \
-    1024 /* an H200 computes 512 tokens at 0.93 of its rate for 2048, and decodes wait a third of the time */
+/* An H200 computes 512 tokens at 0.93 of its rate for 2048, and decodes wait a third of the time. */
+#define STEP_TOKENS_GPU 1024
 #define TILE_GPU 128          /* tokens per tile of its large GEMMs */
 #define LOGIT_BYTES (64u << 20) /* of logits per step, if requests want more than one row per sequence */
 #define USUAL_CONTEXTS 8      /* of a server's KV cache in memory that others use as well */

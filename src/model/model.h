@@ -22,13 +22,13 @@ weft_status wf_pooling_choose(enum wf_pooling own, const char *name, enum wf_poo
 
 typedef struct wf_hparams {
     uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
-    uint32_t n_rot;    /* rotated elements of each head, even */
-    bool neox;         /* pairs (i, i + n_rot/2) instead of (2i, 2i + 1) */
+    uint32_t n_rot;         /* rotated elements of each head, even */
+    bool neox;              /* pairs (i, i + n_rot/2) instead of (2i, 2i + 1) */
     float rope_base;
-    float rope_factor; /* linear scaling: positions are divided by it */
-    float yarn_fast, yarn_slow; /* YaRN: only pairs that turn less often in the original context are scaled, wholly
-                                   below slow; 0: all are */
-    bool yarn_exact;   /* the bounds between pairs are not rounded */
+    float rope_factor;      /* linear scaling: positions are divided by it */
+    /* YaRN: only pairs that turn less often in the original context are scaled, wholly below slow; 0: all are. */
+    float yarn_fast, yarn_slow;
+    bool yarn_exact;        /* the bounds between pairs are not rounded */
     float rope_gain;        /* factor of the rotation's cos and sin; 0: 1 */
     uint32_t original_context; /* that the model had before its rotation was scaled; 0: unknown */
     float eps;
@@ -39,18 +39,18 @@ typedef struct wf_hparams {
     float embedding_gain, logit_gain; /* factors; 0: 1 */
     float attention_scale;  /* of scores; 0: 1 / sqrt(head_dim) */
     enum wf_activation gate; /* of the feed-forward */
-    bool gate_in_up;   /* the rows of gate may stand before those of up, in one matrix */
-    bool post_norms;   /* norms of what attention and the feed-forward add to the residual stream */
+    bool gate_in_up;        /* the rows of gate may stand before those of up, in one matrix */
+    bool post_norms;        /* norms of what attention and the feed-forward add to the residual stream */
     uint32_t window; /* keys that local layers attend to, the token's own included; 0: all layers attend to all keys */
     uint32_t window_period; /* every so many layers, one attends to all keys; 0: all are local */
     bool global_first;      /* the first of them, not the last */
-    uint32_t
-        longest_context;    /* beyond which some layers would have a window that the graph lacks; 0: there is no such */
+    /* Beyond which some layers would have a window that the graph lacks; 0: there is no such. */
+    uint32_t longest_context;
     float local_rope_base;  /* of local layers, which then have no scaling; 0: the same as the others */
     float attention_softcap, logit_softcap; /* 0: none */
     bool sinks; /* a score of each query head, which takes part in the sum that its weights are divided by */
-    uint32_t n_expert, n_expert_used,
-        expert_size;        /* of a mixture of experts; 0: one feed-forward of intermediate_size for all tokens */
+    /* Of a mixture of experts; 0: one feed-forward of intermediate_size for all tokens. */
+    uint32_t n_expert, n_expert_used, expert_size;
     bool expert_shared;     /* every token takes one expert besides, of shared_size, gated by a sigmoid */
     uint32_t shared_size;
     bool expert_normalise;  /* divide the weights of a token's experts by their sum; the file may say otherwise */
@@ -64,14 +64,15 @@ typedef struct wf_hparams {
 typedef struct wf_builder wf_builder;
 
 typedef struct wf_arch {
-    const char *name; /* general.architecture */
-    const char *classes; /* transformers' names of it, with a space between: config.json's architectures */
+    const char *name;             /* general.architecture */
+    const char *classes;          /* transformers' names of it, with a space between: config.json's architectures */
     const wf_folder_name *names; /* of its tensors in a folder, where they are not called as in Llama; NULL: they are */
     weft_status (*hparams)(const wf_gguf *f, wf_hparams *hp);
     void (*graph)(wf_builder *b); /* errors are kept in the builder */
-    const wf_folder_keys *keys; /* what its config.json has otherwise than Llama's; NULL: nothing */
-    const struct wf_mix *mix;   /* formats of tensors in mixes, where they differ from those of most architectures
-                                   (model/files/recipe.h); NULL: nowhere */
+    const wf_folder_keys *keys;   /* what its config.json has otherwise than Llama's; NULL: nothing */
+    /* Formats of tensors in mixes, where they differ from those of most architectures (model/files/recipe.h); NULL:
+     * nowhere. */
+    const struct wf_mix *mix;
 } wf_arch;
 
 /* Is the word in a list with a space between? */
@@ -120,11 +121,11 @@ typedef struct wf_part {
 
 /* A matrix of the graph: rows of one tensor, of several stacked, or values computed on the host. */
 typedef struct wf_weight {
-    wf_part *parts; /* owned by the list; of dtype, or of any that dtype holds (tensor/joint.h) */
+    wf_part *parts;    /* owned by the list; of dtype, or of any that dtype holds (tensor/joint.h) */
     uint32_t n_parts;
     const void *made;  /* rows x cols of dtype, owned by the list; when n_parts is 0 and it is no RoPE table */
-    wf_rope
-        *rope; /* owned by the list; the rows of a RoPE table are computed when they are uploaded. NULL: it is none */
+    /* Owned by the list; the rows of a RoPE table are computed when they are uploaded. NULL: it is none. */
+    wf_rope *rope;
     enum wf_dtype dtype;
     uint32_t rows, cols;
     uint32_t experts;  /* whose matrices these rows are, one behind the other; 0: one matrix */
@@ -155,17 +156,17 @@ typedef struct wf_source {
     uint64_t row, left;
 } wf_source;
 wf_source wf_source_of(const wf_weight *w, uint64_t row);
-uint64_t wf_laid_out_bytes(wf_dev *, const wf_weight *w,
-                           uint32_t rows); /* in device memory, of that many rows in the layout of w's view */
+/* In device memory, of that many rows in the layout of w's view. */
+uint64_t wf_laid_out_bytes(wf_dev *, const wf_weight *w, uint32_t rows);
 
 /* Adds a weight and returns its value in g; takes ownership of `parts`, `made` and `rope`. -1 on failure: they still
  * belong to the caller. */
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one);
-uint64_t
-wf_weights_bytes(const wf_weights *w); /* as stored in the file; of tensors in one matrix of another format, in that;
-                                          of those of which it has a part, of the part */
-uint64_t wf_weights_bytes_on(const wf_weights *w,
-                             wf_dev *dev);           /* as they lie there, which may be more; NULL: as in the file */
+/* As stored in the file; of tensors in one matrix of another format, in that; of those of which it has a part, of the
+ * part. */
+uint64_t wf_weights_bytes(const wf_weights *w);
+/* As they lie there, which may be more; NULL: as in the file. */
+uint64_t wf_weights_bytes_on(const wf_weights *w, wf_dev *dev);
 uint64_t wf_weights_made_bytes(const wf_weights *w); /* of these, those that no file has */
 /* Uploads every weight to the device. q is any queue of dev. */
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress,
@@ -200,10 +201,10 @@ struct wf_builder {
     enum wf_pooling pooling;
     int32_t layer;      /* of the nodes being built, as the file counts them */
     int32_t first_layer, end_layer; /* of the stage */
-    int32_t local_rope,
-        windows; /* values of the RoPE table of local layers, and of the attention window of each query head */
-    int32_t rope, unrotated,
-        embedding;      /* values of the RoPE table, of one that turns nothing, and of the embedding table */
+    /* Values of the RoPE table of local layers, and of the attention window of each query head. */
+    int32_t local_rope, windows;
+    /* Values of the RoPE table, of one that turns nothing, and of the embedding table. */
+    int32_t rope, unrotated, embedding;
     bool normed;        /* what the last layer gives is: no norm follows it */
     float norm_gain;    /* factor of the weights of the norms being built; 0: 1 */
     uint8_t *used;      /* by tensor of the file */

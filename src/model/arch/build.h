@@ -22,10 +22,10 @@ int32_t wf_build_activate(wf_builder *b, const char *name, enum wf_activation f,
 /* ---- tensors.c: values of the graph from tensors of the file; "<tensor>.<suffix>", in a layer
  * "blk.<layer>.<tensor>.<suffix>" ---- */
 
-const wf_gguf_tensor *wf_build_find(const wf_builder *b, const char *tensor,
-                                    const char *suffix); /* NULL: the file has none */
-weft_status wf_build_decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_t n,
-                                   float *out); /* checked to be finite */
+/* NULL: the file has none. */
+const wf_gguf_tensor *wf_build_find(const wf_builder *b, const char *tensor, const char *suffix);
+/* Checked to be finite. */
+weft_status wf_build_decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_t n, float *out);
 int32_t wf_build_weight(wf_builder *b, const wf_weight *w);
 int32_t wf_build_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols); /* takes `made` */
 int32_t wf_build_vector(wf_builder *b, const char *tensor, uint32_t n);

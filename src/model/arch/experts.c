@@ -1,11 +1,13 @@
 /* experts: the feed-forward of a mixture of experts, as nodes of the graph. A row of every value is a token, so
  * nano-operations split them as others:
  *
- *   h = norm(x)                       [tokens, hidden]
- *   router --> ids, weights           [tokens, used]            of the scores h x ffn_gate_inp: one node with the norm,
- * if that is RMSNorm f(gate) x up                      [tokens, used x size] of each token, with the matrices of its
- * experts: one product where both are of one format, else each by itself down                              [tokens,
- * used x hidden] x + sum of down by weights        [tokens, hidden]
+ *   h = norm(x)                 [tokens, hidden]
+ *   router --> ids, weights     [tokens, used]           of the scores h x ffn_gate_inp: one node with the norm, if
+ *                                                        that is RMSNorm
+ *   f(gate) x up                [tokens, used x size]    of each token, with the matrices of its experts: one product
+ *                                                        where both are of one format, else each by itself
+ *   down                        [tokens, used x hidden]
+ *   x + sum of down by weights  [tokens, hidden]
  *
  * An expert that all tokens take besides is weighed by the sigmoid of a score of its own: a router over one expert.
  */

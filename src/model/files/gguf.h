@@ -23,8 +23,9 @@ typedef struct wf_gguf_kv {
     wf_str key;
     enum wf_gguf_type type, item; /* item: of an array */
     uint64_t count;               /* elements of an array; otherwise 1 */
-    const uint8_t *data;          /* the value, little endian, unaligned; of a string its characters; strings
-                                     of arrays as in the file (u64 length before each) */
+    /* The value, little endian, unaligned; of a string its characters; strings of arrays as in the file (u64 length
+     * before each). */
+    const uint8_t *data;
     uint64_t bytes;               /* of data */
 } wf_gguf_kv;
 

@@ -28,8 +28,8 @@ typedef struct wf_mix_row {
 typedef struct wf_mix {
     const wf_mix_row *down, *attention_output; /* NULL: as of most */
     bool output_q8;        /* the output is Q8_0 in all mixes */
-    uint32_t large_layers; /* a model with so many is the one of 70B, whose value matrix is small and gets more bits; 0:
-                              there is none */
+    /* A model with so many is the one of 70B, whose value matrix is small and gets more bits; 0: there is none. */
+    uint32_t large_layers;
     bool large_shares;     /* and its query heads share KV heads; without that it is another model */
 } wf_mix;
 

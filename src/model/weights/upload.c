@@ -1,7 +1,7 @@
 /* upload: weights on their way from the files to the device.
  *
  *   files --> packers, threads: a piece of a weight, in the layout that the device wants --> a slot of pinned memory
- * --> copy, in order
+ *   --> copy, in order
  *
  * Slots form a ring: piece i has slot i % n_slots, which is free again once the copy of piece i - n_slots has ended. A
  * device whose memory is the host's needs neither slots nor copies: packers write where the weights are to be. See
