@@ -16,6 +16,7 @@ FOLDERS = ("fault", "golden", "model", "op", "support", "unit")
 OTHERS = {
     "tests/golden/calibration.py": "quantiles of histograms",
     "tests/unit/calibration.c": "quantiles of histograms",
+    "tests/unit/cluster.c": "times of a simulated clock",
     "tests/unit/dev_roofline.c": "sums in double precision against themselves",
     "tests/unit/loadgen.c": "statistics",
     "tests/unit/overlap.c": "times of a simulated clock",
