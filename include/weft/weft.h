@@ -386,7 +386,8 @@ struct weft_debug;
 #define WEFT_DEFAULT_CONTEXT 4096 /* at most, unless it is said */
 
 struct weft_engine_params {
-    /* "auto" (NULL), "cpu", "gpu", "opencl" (its best device), "opencl:P.D", or part of a device's name. */
+    /* "auto" (NULL), "cpu", "gpu", "opencl" (its best device), "opencl:P.D", or part of a device's name; of several
+     * devices (tensor_parallel, pipeline_parallel) a list with commas. */
     const char *device;
     /* Highest capability tier of kernels to use: base, dot (on CPUs simd), neutral or matrix; NULL: the best that the
      * device has (docs/kernels.md). */
@@ -487,17 +488,20 @@ struct weft_engine_params {
     /* Devices that compute each layer together, each with its part of the heads, of the feed-forward and of the KV
      * cache; 0 or 1: one. */
     uint32_t tensor_parallel;
-    /* Parts of the layers, each computed by a device of its own, or by tensor_parallel of them: as many steps are in
-     * flight, of different sequences; 0 or 1: one. device names tensor_parallel * pipeline_parallel devices, with
-     * commas between, those of the first layers first, and may name one twice: "cpu,cpu". threads are shared out among
-     * them. Not with adapters, kv_host, kv_disk and plan; the softmax is synchronous. */
+    /* Parts of the layers, each computed by a device of its own, or by tensor_parallel of them: as many steps, at most
+     * 8, are in flight, of different sequences; 0 or 1: one. device names tensor_parallel * pipeline_parallel devices,
+     * at most 64, those of the first layers first; a CPU may be named twice: "cpu,cpu". threads are shared out among
+     * them. A model that does not divide is WEFT_ERR_UNSUPPORTED, as are adapters, most_adapters, kv_host, kv_disk,
+     * plan, draft_model and a file of calibration, and with pipeline_parallel models of embeddings and
+     * attention_windows. The softmax is synchronous. */
     uint32_t pipeline_parallel;
     /* Of a mixture of experts: another device, such as "cpu", has the experts and computes the feed-forwards, or with
-     * "cpu=N" those of the first N layers; `device` computes all else. What is not with several devices is not with
-     * this, either, nor are they. NULL: none. */
+     * "cpu=N" those of the first N layers; `device` computes all else. It excludes tensor_parallel, pipeline_parallel
+     * and what these exclude. NULL: none. */
     const char *experts;
-    /* Drafts draft_tokens where a sequence's own text has none: a smaller model of the same vocabulary, with an engine
-     * of its own on the same device, which has memory for 4 sequences. NULL: none. */
+    /* A smaller model of the same vocabulary drafts where prompt lookup finds nothing, up to draft_tokens, which must
+     * not be 0. It has an engine of its own on the same device, whose memory comes on top, and drafts for 4 sequences
+     * at a time. The caller may close the model once the engine is open. NULL: none. */
     const struct weft_model *draft_model;
     uint64_t reserved[2];
 };

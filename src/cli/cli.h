@@ -191,7 +191,8 @@ extern const char wf_file_types[], wf_weight_types[], wf_shape_names[]; /* as wo
 
 extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_group_threads, wf_group_sampling,
     wf_group_sampling_defaults, wf_group_text, wf_group_special, wf_group_batching, wf_group_draft, wf_group_adapters,
-    wf_group_profile, wf_group_device, wf_group_parallel, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
+    wf_group_profile, wf_group_device, wf_group_parallel, wf_group_kernels, wf_group_testing, wf_group_results,
+    wf_group_general;
 
 extern const wf_opt_group wf_environment; /* environment.c: its rows are variables */
 

@@ -100,8 +100,8 @@ static const wf_opt draft[] = {
      "one step, where that is faster; for answers that repeat their prompt, as edited code does (default 0: off)",
      WF_OPT_U32, AT(engine.draft_tokens), 0, 64},
     {0, "draft-model", "FILE",
-     "a smaller model of the same vocabulary, which drafts where the text has nothing like it (with --draft-max, 8 if "
-     "that is not given)",
+     "a smaller model of the same vocabulary, which drafts where prompt lookup finds nothing, --draft-max tokens "
+     "(default 8), for 4 sequences at a time; its memory comes on top",
      WF_OPT_TEXT, AT(draft_model)},
 };
 WF_GROUP(wf_group_draft, "Speculative decoding", draft);
@@ -125,8 +125,8 @@ WF_GROUP(wf_group_profile, "Profile", profile);
 
 static const wf_opt device[] = {
     {0, "device", "DEVICE",
-     "auto, cpu, gpu, opencl (its best device), opencl:P.D, or part of a device's name; with --tp and --pp one for "
-     "each part, with commas between (default auto)",
+     "auto, cpu, gpu, opencl (its best device), opencl:P.D, or part of a device's name; with --tp and --pp a list of "
+     "devices, with commas between (default auto)",
      WF_OPT_TEXT, AT(engine.device)},
     {0, "tier", "base|dot|simd|neutral|matrix",
      "highest kernel tier to use: simd on CPUs; dot (products of bytes) and neutral (matrix units, by kernels that "
@@ -140,8 +140,8 @@ static const wf_opt parallel[] = {
      "tensor parallel: N devices compute each layer together, each with its part of weights and KV cache (default 1)",
      WF_OPT_U32, AT(engine.tensor_parallel), 1, 64},
     {0, "pp", "N",
-     "pipeline parallel: N devices, or N times --tp, have each a part of the layers, and compute different sequences at "
-     "one time (default 1)",
+     "pipeline parallel: N devices, or N times --tp, each have a part of the layers and compute different sequences at "
+     "the same time (default 1)",
      WF_OPT_U32, AT(engine.pipeline_parallel), 1, 64},
     {0, "experts", "DEVICE[=N]",
      "this device, such as cpu, has the experts of a mixture, or of its first N layers, and --device all else: for "

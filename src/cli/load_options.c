@@ -55,7 +55,7 @@ int wf_loads_read(const wf_opts *o, uint32_t context, wf_named_loads *out)
     const wf_load_opts *l = &o->load;
     int rc = 0;
     char usual[24];
-    uint32_t half = WF_MIN(512u, context / 2);
+    uint32_t half = WF_MAX(WF_MIN(512u, context / 2), 1u);
     snprintf(usual, sizeof usual, "%u:%u", half, half);
     if (l->lengths || !l->traces.n) rc = add_constants(o, l->lengths ? l->lengths : usual, out);
     for (size_t i = 0; i < l->traces.n && !rc; i++) rc = add_trace(o, l->traces.v[i], out);

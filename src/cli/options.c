@@ -626,7 +626,8 @@ static void print_row(const wf_opt *opt)
 void wf_opts_help_variables(void)
 {
     wf_print_wrapped(stdout, "Variables for what only tests and measurements need. They are read as options are, and a "
-                             "value that cannot be is an error; what holds without one stands in brackets.", 0);
+                             "value that cannot be is an error; 1 is also off with 0. What holds without one stands in "
+                             "brackets.", 0);
     putchar('\n');
     for (size_t i = 0; i < wf_environment.n; i++) {
         const wf_opt *opt = &wf_environment.rows[i];

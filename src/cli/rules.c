@@ -18,7 +18,7 @@ static const struct {
     {"cost|search", "plan", "plan"},  {"profile", "plan", "plan", true}, /* with --timeline, which goes by both */
     {"on", "device", "plan"},         {"overlap", "file|repetitions|dataset-path", NULL},
     {"raw", "chat|system|chat-template", "run"}, {"json-schema", "grammar|regex", "run"},
-    {"grammar", "regex", "run"},         {"models", "served-model-name|kv-disk|lora", "serve"},
+    {"grammar", "regex", "run"},         {"models", "served-model-name|kv-disk|lora|draft-model|tp|pp|experts", "serve"},
 };
 
 /* In these commands the options mean nothing without one of the needed ones; "": as a setting for all runs, never. */

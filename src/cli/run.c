@@ -174,8 +174,8 @@ static int cmd_run(const wf_opts *options)
 
 static const wf_opt_group *const groups[] = {
     &wf_group_model,   &wf_group_text,    &generation_group, &format_group,     &wf_group_sampling, &chat_group,
-    &wf_group_draft,   &wf_group_adapters, &wf_group_context, &wf_group_device, &wf_group_parallel,  &wf_group_kernels,  &wf_group_testing,
-    &wf_group_general, NULL,
+    &wf_group_draft,   &wf_group_adapters, &wf_group_context, &wf_group_device, &wf_group_parallel, &wf_group_kernels,
+    &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_run = {

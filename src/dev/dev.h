@@ -417,6 +417,7 @@ struct wf_dev {
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
     bool has_fused_router; /* likewise for the fused ROUTER */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
+    uint64_t taken; /* bytes that its engine has there beside this device; set by the engine before it is laid out */
     /* Set by the engine before it asks for layouts: weights lie as in the file where another layout takes more
      * bytes. */
     bool saves_memory;

@@ -35,8 +35,8 @@ weft_status wf_comm_all_reduce(wf_comm *c, void *data, uint64_t n, enum wf_dtype
 /* part [rows, row_bytes]: rank 0 gets whole [rows, ranks * row_bytes], the parts side by side; others pass NULL. */
 weft_status wf_comm_gather(wf_comm *c, const void *part, uint64_t rows, uint64_t row_bytes, void *whole);
 /* A message; the receiver wants the tag and as many bytes as were sent, or both were planned wrongly
- * (WEFT_ERR_INTERNAL). Sending returns once data may change, which is before it is
- * received if no more than WF_COMM_QUEUED messages wait for that rank from this one. */
+ * (WEFT_ERR_INTERNAL). Sending returns once data may change, which is before it is received if no more than
+ * WF_COMM_QUEUED messages wait for that rank from this one. */
 enum { WF_COMM_QUEUED = 64 }; /* nano-batches of a step, before the other device gives something back */
 weft_status wf_comm_send(wf_comm *c, uint32_t to, uint32_t tag, const void *data, uint64_t bytes);
 weft_status wf_comm_receive(wf_comm *c, uint32_t from, uint32_t tag, void *data, uint64_t bytes);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -35,8 +36,6 @@ typedef struct thread_rank {
     thread_group *g;
 } thread_rank;
 
-#define LATE "a device of the group did not answer in time"
-
 static thread_group *group_of(wf_comm *c)
 {
     return ((thread_rank *)c)->g;
@@ -49,6 +48,13 @@ static void break_group(thread_group *g, const char *message)
     wf_copy(g->message, sizeof g->message, message);
     pthread_cond_broadcast(&g->all_here);
     pthread_cond_broadcast(&g->mail);
+}
+
+static void break_late(thread_group *g)
+{
+    char message[128];
+    snprintf(message, sizeof message, "a device of the group did not answer within %u ms", g->timeout_ms);
+    break_group(g, message);
 }
 
 static struct timespec deadline_of(const thread_group *g)
@@ -78,7 +84,7 @@ static weft_status meet_ranks(thread_group *g)
     }
     while (!g->broken && g->round == round)
         if (pthread_cond_timedwait(&g->all_here, &g->lock, &until) == ETIMEDOUT && g->round == round)
-            break_group(g, LATE);
+            break_late(g);
     weft_status s = state_of(g);
     pthread_mutex_unlock(&g->lock);
     return s;
@@ -145,7 +151,7 @@ static weft_status threads_gather(wf_comm *c, const void *part, uint64_t rows, u
 static weft_status await_box(thread_group *g, const mailbox *box, bool room, const struct timespec *until)
 {
     while (!g->broken && (room ? box->n == WF_COMM_QUEUED : !box->n))
-        if (pthread_cond_timedwait(&g->mail, &g->lock, until) == ETIMEDOUT) break_group(g, LATE);
+        if (pthread_cond_timedwait(&g->mail, &g->lock, until) == ETIMEDOUT) break_late(g);
     return state_of(g);
 }
 

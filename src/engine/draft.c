@@ -1,7 +1,7 @@
 /* draft: speculative decoding. What followed the last place that ends like a sequence's text is drafted as its next
- * tokens (prompt lookup), or a smaller model drafts them (draft_model.c), and one step verifies several of them: it computes them like tokens of a prompt and
- * samples behind each. The tokens that come are those that would have come without; drafts decide how long it takes,
- * and nothing else.
+ * tokens (prompt lookup), or a smaller model drafts them (draft_model.c), and one step verifies several of them: it
+ * computes them like tokens of a prompt and samples behind each. The tokens that come are those that would have come
+ * without; drafts decide how long it takes, and nothing else.
  *
  * A step with drafts gives more tokens and takes longer, and the next one cannot be formed while it runs. Whether that
  * pays is computed from what was seen: how many drafts were accepted or, while none are verified, would have been, and
@@ -11,8 +11,8 @@
 enum { MATCH_LEAST = 2, MATCH_MOST = 8, LOOK_BACK = 1 << 15, AGE_MOST = 512 };
 static const double GAIN_LEAST = 1.05; /* below it waiting for each step is not worth the noise of the estimate */
 
-/* Writes the n tokens after the last place that ends like t[0 .. len), in at least so many tokens, behind t, the longest
- * match first. Returns n, or 0: no place does. */
+/* Writes the n tokens after the last place that ends like t[0 .. len), in at least so many tokens, behind t, the
+ * longest match first. Returns n, or 0: no place does. */
 static uint32_t look_up(int32_t *t, uint32_t len, uint32_t least, uint32_t n)
 {
     uint32_t best = least - 1, at = 0, first = len > LOOK_BACK ? len - LOOK_BACK : 0;
@@ -40,7 +40,7 @@ void wf_draft_look_up(struct weft_engine *e, struct weft_request *r)
     if (!e->drafts_pay && r->seq.n_tokens % SELDOM) return; /* enough to see whether they would */
     uint32_t least = e->drafter ? MATCH_MOST : MATCH_LEAST; /* a model knows better than a short match */
     d->n = !e->draft_tokens || r->seq.all_logits ? 0 : look_up(r->tokens, r->seq.n_tokens, least, wf_draft_most(e, r));
-    d->coverage += ((d->n > 0 || e->drafter) - d->coverage) / 16;
+    if (!e->drafter) d->coverage += ((d->n > 0) - d->coverage) / 16;
 }
 
 void wf_draft_compared(struct weft_request *r, bool same)
@@ -133,7 +133,11 @@ void wf_draft_choose(struct weft_engine *e)
 {
     for (struct weft_request *r = e->live; r; r = r->next) r->seq.n_drafts = 0;
     if (!wf_draft_pays(e)) return;
-    if (e->drafter) wf_drafter_draft(e, e->draft_always ? e->draft_tokens : WF_MAX(best_number(e, false), 1u));
+    if (e->drafter) {
+        wf_drafter_draft(e, e->draft_always ? e->draft_tokens : WF_MAX(best_number(e, false), 1u));
+        for (struct weft_request *r = e->live; r; r = r->next)
+            if (!r->seq.n_pending) r->draft.coverage += ((r->draft.n > 0) - r->draft.coverage) / 16;
+    }
     uint32_t n = e->draft_always ? e->draft_tokens : best_number(e, true);
     for (struct weft_request *r = e->live; r; r = r->next)
         if (!r->seq.n_pending) r->seq.n_drafts = WF_MIN(n, r->draft.n);

@@ -43,6 +43,8 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
     WF_TRY(s);
     WF_TRY(wf_ranks_open(e, p, &o));
     e->depth = e->ranks.n ? e->ranks.depth : WF_EXEC_DEPTH;
+    const struct weft_stats *taken = &e->drafter_stats;
+    e->dev->taken = taken->weight_bytes + taken->kv_bytes + taken->activation_bytes + taken->scratch_bytes;
     wf_startup_part(&e->startup, WF_STARTUP_DEVICE, e->startup.begin_ns);
     e->swaps.dev = e->dev;
     return WEFT_OK;
@@ -150,7 +152,7 @@ static weft_status make_sched(struct weft_engine *e)
     wf_sched_params sp = {.page_tokens = l->page_tokens, .policy = l->policy, .tile = l->tile,
                           .shuffle_pages = debug_of(p).shuffle_pages,
                           .no_prefix = p->no_prefix || l->graph.bidirectional,
-                          .whole_prompts = l->graph.bidirectional, .stages = p->pipeline_parallel,
+                          .whole_prompts = l->graph.bidirectional, .stages = e->ranks.depth,
                           .seqs_per_client = p->seqs_per_client, .prefill = expected.prompt,
                           .decode = expected.generated};
     if (!p->max_batched_tokens) sp.least_step = on_gpu ? LEAST_STEP_GPU : WF_ALONE_LEAST;
@@ -258,6 +260,7 @@ static void init_stats(struct weft_engine *e)
     e->stats.activation_bytes = wf_exec_activation_bytes(e->exec);
     e->stats.scratch_bytes = wf_exec_scratch_bytes(e->exec);
     wf_ranks_count(e, &e->stats);
+    wf_drafter_count(e, &e->stats);
     e->stats.prefill_decode_ratio = wf_sched_ratio(&e->sched);
     e->stats.load_ns = wf_now_ns() - e->startup.begin_ns;
     memcpy(e->softmax, wf_exec_stats_of(e->exec)->softmax, (size_t)e->layout.graph.n_layers * sizeof *e->softmax);
@@ -430,8 +433,8 @@ static weft_status measure_ranges(struct weft_engine *e)
 static weft_status prepare(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_stopper before = wf_stop_by(p->stop, p->user);
-    weft_status s = open_device(e, p);
-    if (s == WEFT_OK) s = wf_drafter_open(e, p); /* it takes its memory first */
+    weft_status s = wf_drafter_open(e, p);
+    if (s == WEFT_OK) s = open_device(e, p);
     if (s == WEFT_OK) s = load(e, p);
     if (s == WEFT_OK && e->layout.ranges.missing) s = measure_ranges(e);
     if (s == WEFT_OK) s = wf_engine_identify_kv(e, p);

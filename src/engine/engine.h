@@ -112,6 +112,7 @@ bool wf_engine_adapter_job(struct weft_engine *e);
 /* draft.c: tokens drafted for a request, which stand behind those it has. */
 typedef struct wf_draft {
     uint32_t n;
+    bool known; /* by the drafter: it has its prompt */
     float coverage, acceptance; /* how often there were some, and the next token was the first: moving averages */
 } wf_draft;
 /* How long steps of decodes alone took. */
@@ -121,10 +122,12 @@ typedef struct wf_draft_cost {
 } wf_draft_cost;
 enum { WF_DRAFT_BUCKETS = 40 };
 
-/* draft_model.c: an engine with a smaller model that drafts; after the device is open, and before the layout. */
+/* draft_model.c: an engine with a smaller model that drafts. It is opened first, so that the device tells what it leaves
+ * of its memory, and closed when it fails. */
 enum { WF_MOST_DRAFTS = 64 };
 weft_status wf_drafter_open(struct weft_engine *e, const struct weft_engine_params *p);
 void wf_drafter_draft(struct weft_engine *e, uint32_t n_drafts); /* for sequences that have none */
+void wf_drafter_count(const struct weft_engine *e, struct weft_stats *s); /* adds what it has taken of memory */
 void wf_drafter_close(struct weft_engine *e); /* there may be none */
 
 /* pool.c: the embedding of a prompt, or its scores, from the rows of its tokens. */
@@ -265,7 +268,8 @@ struct weft_engine {
     uint32_t step_ms;
     uint32_t draft_tokens; /* most of a sequence; 0: none */
     struct weft_engine *drafter; /* NULL: drafts are looked up only */
-    double drafter_ns;     /* how long a round of drafts takes it for each token of one: a moving average */
+    struct weft_stats drafter_stats; /* what it has taken of memory */
+    double drafter_ns;     /* of a round, for each token that it drafts: a moving average */
     bool draft_always;     /* also where they do not pay */
     bool drafts_pay;       /* as it was found last */
     wf_draft_cost draft_costs[2][WF_DRAFT_BUCKETS]; /* by tokens: of steps beside others, and of steps alone */

@@ -59,6 +59,18 @@ weft_status wf_layout_check_kv_dtype(const struct weft_model *m, const char *nam
     return WEFT_OK;
 }
 
+static weft_status check_drafts(const struct weft_model *m, const struct weft_engine_params *p)
+{
+    const struct weft_model *d = p->draft_model;
+    if (!d) return WEFT_OK;
+    if (!p->draft_tokens) return wf_fail(WEFT_ERR_ARG, "draft_model drafts nothing while draft_tokens is 0");
+    if (wf_n_ranks(p) > 1) return wf_fail(WEFT_ERR_UNSUPPORTED, "draft_model needs an engine with one device");
+    if (m->hp.pooling || p->pooling || d->info.unsupported || !d->arch || d->hp.pooling)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "draft_model: %s and %s must both generate text", m->info.path,
+                       d->info.path);
+    return WEFT_OK;
+}
+
 static weft_status check_ranks(const struct weft_model *m, const struct weft_engine_params *p)
 {
     uint32_t n = wf_n_ranks(p), layers = m->hp.n_layer;
@@ -119,6 +131,7 @@ weft_status wf_layout_check(const struct weft_model *m, const struct weft_engine
     WF_TRY(check_ranks(m, p));
     WF_TRY(wf_pooling_choose(m->hp.pooling, p->pooling, &(enum wf_pooling){0}));
     WF_TRY(wf_layout_check_kv_dtype(m, p->kv_dtype));
+    WF_TRY(check_drafts(m, p));
     if (m->hp.bidirectional && (p->attention_windows || p->plan || p->nano_batches > 1))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "attention of %s is bidirectional: neither windows nor plans are possible",
                        m->info.path);
@@ -277,7 +290,8 @@ static needs needs_of(const wf_layout *l)
 static uint64_t allowance(const wf_layout *l, uint64_t all)
 {
     const struct weft_device_info *d = l->device;
-    uint64_t has = d->available ? d->available : d->own_memory;
+    uint64_t taken = l->dev ? WF_MIN(l->dev->taken, d->own_memory) : 0;
+    uint64_t has = d->available ? d->available : d->own_memory - taken;
     if (fills_memory(l)) return (uint64_t)((double)has * (double)l->params.memory_utilization);
     return !d->available || all <= d->available ? UINT64_MAX : d->available - d->available / SPARE;
 }

@@ -49,8 +49,8 @@ weft_status wf_rank_device(const struct weft_engine_params *p, uint32_t rank, ch
     }
     if (n != want)
         return wf_fail(WEFT_ERR_ARG,
-                       "%u devices compute the model (tensor_parallel %u, pipeline_parallel %u), and device names %.*u%s: "
-                       "name each, with commas between, as \"opencl:0.0,opencl:0.1\"",
+                       "%u devices compute the model (tensor_parallel %u, pipeline_parallel %u), and device names "
+                       "%.*u%s: name each, with commas between, as \"opencl:0.0,opencl:0.1\"",
                        want, shard.ranks, shard.stages, n > 0, n, n ? "" : "none");
     for (uint32_t i = shard.stage * shard.ranks + shard.rank; i; i--) at = strchr(at, ',') + 1;
     wf_copy(name, WF_MIN((size_t)WF_RANK_NAME, strcspn(at, ",") + 1), at);
@@ -63,7 +63,8 @@ weft_status wf_rank_device(const struct weft_engine_params *p, uint32_t rank, ch
 static weft_status open_comms(wf_ranks *all, uint32_t ranks, uint32_t timeout_ms)
 {
     wf_comm *comms[WF_COMM_RANKS];
-    WF_TRY(wf_comm_threads(all->n, timeout_ms, comms));
+    /* the last stage waits for all that come before it */
+    WF_TRY(wf_comm_threads(all->n, (uint32_t)WF_MIN((uint64_t)timeout_ms * all->n, (uint64_t)UINT32_MAX), comms));
     for (uint32_t i = 0; i < all->n; i++) all->list[i].group.all = comms[i];
     for (uint32_t first = 0; first < all->n && ranks > 1; first += ranks) {
         WF_TRY(wf_comm_threads(ranks, timeout_ms, comms));

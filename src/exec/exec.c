@@ -153,7 +153,8 @@ static weft_status run_network(wf_exec *e, const wf_submission *now, const wf_co
 {
     if (e->exchanged.host.data) return wf_collective_run(e, now, c, rows, o->waits, o->n_waits, o->end);
     wf_queue *q = e->queues[c->nano->queue];
-    const wf_value *v = &e->g->values[WF_MAX(c->node->in[0].value, c->node->out[0].value)]; /* both of a size, or one */
+    int32_t given = c->node->in[0].value;
+    const wf_value *v = &e->g->values[given >= 0 ? given : c->node->out[0].value];
     return wf_transfer(q, rows.count * wf_dtype_bytes(v->dtype, v->cols), o->waits, o->n_waits, o->end);
 }
 

@@ -196,8 +196,8 @@ static weft_status cut_at_collectives(wf_plan *p, const wf_plan *whole, size_t b
     return WEFT_OK;
 }
 
-/* Another device computes what it has of one nano-batch while this one computes another: one comes after the other, from
- * what is received to what is sent. */
+/* Another device computes what it has of one nano-batch while this one computes another: one comes after the other,
+ * from what is received to what is sent. */
 static weft_status cut_at_messages(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, const cut *c)
 {
     for (size_t next; begin < end; begin = next) {

@@ -66,8 +66,9 @@ weft_status wf_batch_init(wf_batch *b, const wf_limits *l);
 void wf_batch_free(wf_batch *b);
 void wf_batch_copy(wf_batch *to, const wf_batch *from, const wf_limits *l); /* both of these limits */
 void wf_batch_clear(wf_batch *b);
-/* Adds a sequence's tokens from position `first` on, n of them, and returns the row of the first: all but what they
- * are, and of whom. Before that its pages are written to each table's PAGES, behind the n_pages of the batch. */
+/* Adds a sequence's tokens from position `first` on, n of them, and returns the row of the first. Fills all arrays but
+ * TOKEN, TYPE, ADAPTER and LOGIT_ROWS. Before that its pages are written to each table's PAGES, behind the n_pages of
+ * the batch. */
 uint32_t wf_batch_add_seq(wf_batch *b, uint32_t page_tokens, uint32_t tables, uint32_t first, uint32_t n);
 /* How a token is sampled from row k of the batch's logits; in a batch that is `sampled` of each. */
 void wf_batch_sample(wf_batch *b, uint32_t k, const wf_sampling_params *p);

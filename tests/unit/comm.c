@@ -199,7 +199,7 @@ static void nobody_waits_for_ever(void **state)
     together(3, 50, WF_F16, 100, stays_away, list);
     for (uint32_t r = 0; r < 3; r += 2) {
         assert_int_equal(list[r].status, WEFT_ERR_DEVICE);
-        assert_string_equal(list[r].message, "a device of the group did not answer in time");
+        assert_string_equal(list[r].message, "a device of the group did not answer within 50 ms");
     }
 }
 

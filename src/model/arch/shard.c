@@ -219,7 +219,7 @@ int32_t wf_shard_once(const wf_builder *b, int32_t x)
     return b->shard.rank ? -1 : x;
 }
 
-/* ---- stages, and blocks ------------------------------------------------------------------------------------------- */
+/* ---- stages, and blocks ------------------------------------------------------------------------------------------ */
 
 int32_t wf_stage_begin(const wf_hparams *hp, const wf_shard *shard, uint32_t stage)
 {
