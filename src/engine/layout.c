@@ -199,6 +199,12 @@ weft_status wf_layout_graph(wf_layout *l)
     return build_graph(l, &l->weights);
 }
 
+/* Bytes to divide by: a device that has experts alone has no pages. */
+static uint64_t page_bytes_of(const wf_layout *l)
+{
+    return WF_MAX(wf_page_bytes(&l->graph), 1u);
+}
+
 /* ---- limits -------------------------------------------------------------------------------------------------- */
 
 /* Tokens of a step where parameters say nothing: as measured by `weft tune`, else by the type of device. Steps that go
@@ -245,7 +251,7 @@ static weft_status find_limits(wf_layout *l, const wf_weights *w)
     x.tables = l->graph.kv.n_tables;
     x.held_pages = wf_kv_layout_pages(&l->graph.kv, &growth);
 
-    uint64_t page = WF_MAX(wf_page_bytes(&l->graph), 1u), held = wf_limits_held_pages(&x); /* experts have none */
+    uint64_t page = page_bytes_of(l), held = wf_limits_held_pages(&x);
     uint64_t alike = (uint64_t)wf_limits_tables(&x) * wf_kv_window_pages(l->graph.kv.tables[0], &growth);
     uint64_t contexts = p->kv_seqs ? WF_MIN(p->kv_seqs, x.seqs) : x.seqs;
     uint64_t pages = WF_MIN(p->kv_memory ? p->kv_memory / page : alike * contexts, held * x.seqs);
@@ -311,7 +317,7 @@ static void unify_pool(wf_layout *l)
 static void take_pages(wf_layout *l)
 {
     wf_limits *x = &l->apart;
-    uint64_t page = WF_MAX(wf_page_bytes(&l->graph), 1u);
+    uint64_t page = page_bytes_of(l);
     for (uint32_t fewer = 1, held = wf_limits_held_pages(x); fewer; x->pages -= fewer) {
         if (counts_seqs(l)) x->seqs = WF_MIN(WF_MAX(x->pages / held, LEAST_SEQS), x->seqs);
         x->logit_rows = logit_rows_of(l, x);
@@ -475,7 +481,7 @@ void wf_layout_budget(const wf_layout *l, struct weft_budget *out)
 {
     const wf_hparams *hp = &l->model->hp;
     const wf_limits *x = &l->limits;
-    uint64_t page = wf_page_bytes(&l->graph), token = wf_layout_token_bytes(l);
+    uint64_t page = page_bytes_of(l), token = wf_layout_token_bytes(l);
     uint64_t kv = wf_limits_guaranteed_pages(x) * page;
     uint64_t step = x->pool.n ? wf_unified_pool_bytes(&x->pool) - kv
         : wf_activation_bytes(&l->plans.list[0], x->step_tokens, x->logit_rows);
@@ -544,7 +550,7 @@ static void say_less(const char *name, double asked, double taken, const char *u
 void wf_layout_say_less(const wf_layout *l)
 {
     const struct weft_engine_params *p = &l->params;
-    uint64_t page = wf_page_bytes(&l->graph), kv = (uint64_t)l->limits.pages * page;
+    uint64_t page = page_bytes_of(l), kv = (uint64_t)l->limits.pages * page;
     if (l->apart.pages != l->wanted_pages && !fills_memory(l))
         wf_log(WEFT_LOG_WARN,
                "the KV cache has %u pages, not %u, and holds %.3g contexts of %u tokens: %s has no memory for more",
