@@ -27,8 +27,8 @@ static inline void take_event(void *user, const struct weft_event *ev)
 static inline struct weft_request *ask(struct weft_engine *e, int i, answer *a)
 {
     static const char *const prompts[] = {"One day", "The sun was warm and the children went out to play in the park.",
-                                          "Tom had a red ball. He gave the ball to his friend, and his friend gave it "
-                                          "back to him. Then they both ran home, where mother had made a cake"};
+                                          ("Tom had a red ball. He gave the ball to his friend, and his friend gave it "
+                                          "back to him. Then they both ran home, where mother had made a cake")};
     *a = (answer){.status = WEFT_ERR_INTERNAL};
     struct weft_request_params p = {.prompt = prompts[i % 3], .max_tokens = ANSWER, .ignore_eos = true,
                                     .on_event = take_event, .user = a, .logprobs = i % 5 == 1};
