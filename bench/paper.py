@@ -459,7 +459,7 @@ def pipelines(p):
     prompt beside the decodes of a step, SARATHI's steps have 256 tokens. Batches are those of the paper, and what fits is as much."""
     p.scale, n = 1, 500 if p.args.quick else 10000
     path, rows = p.trace(zipf(p, n)), {}
-    for name, layout, seqs, words in (("Orca", PIPELINE, 27, ["orca", "--pp", 8]), (ALONE, REPLICAS, 11, ["orca", "--replicas", 8]),
+    for name, layout, seqs, words in (("Orca", PIPELINE, 27, ["orca", "--pp", 8]), (ALONE, REPLICAS, 11, ["orca", "WEFT_REPLICAS=8"]),
                                       ("SARATHI", PIPELINE, 27, ["sarathi", "--pp", 8, "--max-num-batched-tokens", 256])):
         rows[name], = p.json("simulate", "--shape", "gpt3-175b", "WEFT_F16_RESIDUAL=1", "--on", "dgx-a100", "--tp", 8, "--policy", *words, "--max-num-seqs", seqs,
                              "--dataset-path", path, "--num-prompts", n, "-c", 4096, "--json", "-q")
@@ -575,7 +575,7 @@ def cost_here(p):
 def cost_there(p):
     """LLaMA-2-70B on eight A100, as in section 3.4: 1,024 decodes and as many prompt tokens. The paper does not say how long requests are there:
     decodes of these lengths, which are to each other as its 512 and 1,024, read the bytes of table 2, so that decode attention is no prediction."""
-    return cost(p, "--shape", "llama2-70b", "--on", "a100-80", "WEFT_N_DEVICES=8", "--const", "683:1365", "--tokens", 2048, "--decodes", 1024)
+    return cost(p, "--shape", "llama2-70b", "--on", "a100-80", "--tp", 8, "--const", "683:1365", "--tokens", 2048, "--decodes", 1024)
 
 
 HEAT = [("llama3-8b", 1), ("mixtral-8x7b", 8), ("llama2-70b", 8), ("llama3-70b", 8), ("qwen2-72b", 8)]
@@ -586,7 +586,7 @@ def nanoflow_fig2(p):
     for model, _ in HEAT[1:]:
         for at, on in enumerate(DEVICES[:-1]):
             try:
-                c = cost(p, "--shape", model, "--on", on, "WEFT_N_DEVICES=8", "--tokens", 2048, "--decodes", 1024)
+                c = cost(p, "--shape", model, "--on", on, "--tp", 8, "--tokens", 2048, "--decodes", 1024)
                 p.add(model, at, c["t_net_s"] / c["t_compute_s"])
             except Refused as e:
                 p.note(f"{model} on {on}: {e}")
@@ -598,7 +598,7 @@ def nanoflow_fig3(p):
     """Equation 4 at the largest dense batch that the memory holds: below 1 a load is bound by compute."""
     for model, n in HEAT:
         for at, load in enumerate(LOADS):
-            c = cost(p, "--shape", model, "--on", "a100-80", f"WEFT_N_DEVICES={n}", "--const", f"{load[1]}:{load[2]}")
+            c = cost(p, "--shape", model, "--on", "a100-80", "--tp", n, "--const", f"{load[1]}:{load[2]}")
             p.add(model, at, c["t_mem_s"] / c["t_compute_s"])
     p.model = "several"
     p.note("on eight A100 80 GB, llama3-8b on one; the paper shows colours and no numbers; data sets by their mean lengths")

@@ -24,7 +24,7 @@ static const struct {
     {"weft_convert_params.out", "-o OUT.gguf"},
     {"weft_convert_params.type", "--type"},
     {"weft_cost_params.devices", "WEFT_DEVICE_TABLE"},
-    {"weft_cost_params.n_devices", "WEFT_N_DEVICES"},
+    {"weft_cost_params.n_devices", "--tp"},
     {"weft_cost_params.on", "--on"},
     {"weft_op_params.shapes", "--shape"},
     {"weft_overlap_params.anew", "WEFT_ANEW=1"},

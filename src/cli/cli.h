@@ -112,7 +112,7 @@ typedef struct wf_opts {
     struct weft_cost_params costs;
     struct weft_search_params search;
     struct { /* of `weft simulate`; 0: 1 */
-        uint32_t tp, pp, replicas;
+        uint32_t pp, replicas;
     } cluster;
     const char *print_profile;
     bool overlap;                       /* of `weft tune` */

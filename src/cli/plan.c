@@ -142,6 +142,8 @@ static const wf_opt cost_rows[] = {
      WF_OPT_FLAG, AT(cost)},
     {0, "on", "NAME", "take the constants of a known device from a table: h200, a100-80, ... (a wrong name lists them)",
      WF_OPT_TEXT, AT(costs.on)},
+    {0, "tp", "N", "tensor parallel: devices that share every matrix (default 1)", WF_OPT_U32, AT(costs.n_devices), 1,
+     1024},
     {0, "const", "IN:OUT", "prompt and generated tokens of a request on average (default 512:1024)", WF_OPT_TEXT,
      AT(load.lengths)},
     {0, "json", NULL,

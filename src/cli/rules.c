@@ -35,7 +35,7 @@ static const struct {
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},
     {"plan", "json", "cost|profile"},
-    {"plan", "on|const", "cost"},
+    {"plan", "on|tp|const", "cost"},
     {"plan", "output|seconds", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "profile|output|context", "overlap"},

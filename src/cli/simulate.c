@@ -31,10 +31,10 @@ static void print_title(const simulating *t, const struct weft_simulation *s)
     const wf_opts *o = t->o;
     printf("%s on %u x %s: %u x %u stages x %u devices (replicas, pipeline, tensor parallel). %.4g GB of weights, "
            "%.0f bytes of KV cache a token.\nThe KV pages of a step's sequences hold %.0f whole contexts of %u tokens, "
-           "and as many steps are under way as there are stages.\ntokens/s counts input and output; times are in "
+           "and as many steps are in flight as there are stages.\ntokens/s counts input and output; times are in "
            "ms.\n\n",
            t->label, s->n_devices, s->device, WF_MAX(o->cluster.replicas, 1u), WF_MAX(o->cluster.pp, 1u),
-           WF_MAX(o->cluster.tp, 1u), s->weight_bytes / 1e9, s->kv_bytes_per_token, s->whole_contexts, s->context);
+           WF_MAX(o->costs.n_devices, 1u), s->weight_bytes / 1e9, s->kv_bytes_per_token, s->whole_contexts, s->context);
 }
 
 static double percentile(const wf_series *s, double percent) { return s->n ? wf_percentile(s, percent) : NAN; }
@@ -62,7 +62,7 @@ static void print_row(simulating *t, const simulated *r)
         WF_TEXT_CELL("device_name", x->device),
         WF_TEXT_CELL("model_type", t->label),
         WF_NUMBER_CELL("n_devices", devices),
-        WF_NUMBER_CELL("tp", WF_MAX(o->cluster.tp, 1u)),
+        WF_NUMBER_CELL("tp", WF_MAX(o->costs.n_devices, 1u)),
         WF_NUMBER_CELL("pp", stages),
         WF_NUMBER_CELL("replicas", WF_MAX(o->cluster.replicas, 1u)),
         WF_TEXT_SHOWN("policy", "policy", -8, r->policy),
@@ -137,7 +137,7 @@ static weft_status run_requests(simulating *t, const wf_request_specs *specs, co
         .model = t->m, .on = o->costs.on, .devices = o->costs.devices, .f16_residual = o->engine.f16_residual,
         .kv_dtype = o->engine.kv_dtype, .policy = r->policy, .context = o->engine.context,
         .max_batched_tokens = o->engine.max_batched_tokens, .n_seqs = o->engine.n_seqs,
-        .memory_utilization = o->engine.memory_utilization, .tp = o->cluster.tp, .pp = o->cluster.pp,
+        .memory_utilization = o->engine.memory_utilization, .tp = o->costs.n_devices, .pp = o->cluster.pp,
         .replicas = o->cluster.replicas, .requests = list, .n = specs->n, .on_progress = wf_on_progress,
         .stop = wf_ask_interrupted, .user = o->quiet ? NULL : &t->bar};
     weft_status s = weft_simulate(&p, &r->s);
@@ -200,10 +200,8 @@ static int cmd_simulate(const wf_opts *o)
 static const wf_opt cluster_rows[] = {
     {0, "on", "NAME", "devices of a table with their network: dgx-a100, h200, ... (a wrong name lists them)",
      WF_OPT_TEXT, AT(costs.on)},
-    {0, "tp", "N", "tensor parallel: devices that share every matrix (default 1)", WF_OPT_U32, AT(cluster.tp), 1, 1024},
+    {0, "tp", "N", "tensor parallel: devices that share every matrix (default 1)", WF_OPT_U32, AT(costs.n_devices), 1, 1024},
     {0, "pp", "N", "pipeline parallel: stages that share the layers (default 1)", WF_OPT_U32, AT(cluster.pp), 1, 1024},
-    {0, "replicas", "N", "copies of all that, which share the requests (default 1)", WF_OPT_U32, AT(cluster.replicas),
-     1, 1024},
 };
 static WF_GROUP(cluster_group, "Cluster", cluster_rows);
 static const wf_opt batch_rows[] = {
@@ -231,7 +229,7 @@ const wf_command wf_cmd_simulate = {
     .summary = "Predicts what a cluster of known devices would do with a model and loads. The scheduler is weft's own, "
                "with its policies; what a step takes comes from the cost model (`weft plan --cost`), one op after "
                "another, with the messages of the layout. Neither devices nor weights are needed.",
-    .more = "A pipeline has as many steps under way as stages, each with its own sequences.\n"
+    .more = "A pipeline has as many steps in flight as stages, each with its own sequences.\n"
             "Bubbles are SARATHI's (section 5.3): how long all stages waited for the steps\n"
             "that a request was part of. Preempted sequences are computed again.\n\n"
             "Example, the pipeline of SARATHI's figure 12:\n"

@@ -15,6 +15,8 @@ static const wf_opt rows[] = {
     {0, "messages", "FILE", "JSON file with a list of messages, as /save of a chat writes it; '-': standard input",
      WF_OPT_TEXT, AT(conversation.messages)},
     {0, "tools", "FILE", "JSON file with a list of tools", WF_OPT_TEXT, AT(conversation.tools)},
+    {0, "kwargs", "JSON", "further variables of the template, e.g. '{\"enable_thinking\": false}'", WF_OPT_TEXT,
+     AT(conversation.kwargs)},
     {0, "add-generation-prompt", NULL, "end with the start of the assistant's turn", WF_OPT_FLAG,
      AT(conversation.add_generation_prompt)},
 };

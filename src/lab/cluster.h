@@ -1,5 +1,5 @@
 /* cluster: requests on replicas of a pipeline, by the real scheduler on a simulated clock. Each stage of a pipeline
- * runs one micro-batch at a time, and as many of these are under way as there are stages: each has a scheduler of its
+ * runs one micro-batch at a time, and as many of these are in flight as there are stages: each has a scheduler of its
  * own, with its part of the KV pages, which forms the next step when the one before has left the last stage.
  *
  * Requests wait in one queue, and go to the micro-batch that has the fewest. Preempted sequences compute again.

@@ -377,12 +377,12 @@ struct weft_sim_use {
 struct weft_simulation {
     struct weft_sim_use use;
     char device[128];
-    uint32_t n_devices, context, n_seqs, max_batched_tokens; /* n_seqs: of a step; there are pp of these under way */
+    uint32_t n_devices, context, n_seqs, max_batched_tokens; /* n_seqs: of a step; there are pp of these in flight */
     double whole_contexts;  /* that the KV pages of a step's sequences hold: B of SARATHI, section 4.3.1 */
     double kv_bytes_per_token, weight_bytes;
 };
 /* Runs the requests with the real scheduler on a cluster of devices that need not exist, by the cost model: each step
- * takes what weft_cost says of one op after another, and its messages. Of a pipeline's steps as many are under way as
+ * takes what weft_cost says of one op after another, and its messages. Of a pipeline's steps as many are in flight as
  * it has stages, each with other sequences. WEFT_ERR_ARG: no such device, or a model or context that does not fit
  * these; WEFT_ERR_CANCELLED: `stop` said so. */
 enum weft_status weft_simulate(const struct weft_simulate_params *p, struct weft_simulation *out);

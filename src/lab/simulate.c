@@ -51,7 +51,7 @@ static weft_status check_layout(const simulation *s)
         return wf_fail(WEFT_ERR_ARG, "a pipeline of %u stages needs as many layers, and there are %u", s->pp,
                        m->hp.n_layer);
     if ((uint64_t)s->pp * s->replicas > MOST_STEPS)
-        return wf_fail(WEFT_ERR_ARG, "%u replicas of %u stages: more than %d steps under way are not simulated",
+        return wf_fail(WEFT_ERR_ARG, "%u replicas of %u stages: more than %d steps in flight are not simulated",
                        s->replicas, s->pp, MOST_STEPS);
     for (size_t i = 0; i < s->p->n; i++) {
         const struct weft_sim_request *r = &s->p->requests[i];
@@ -85,7 +85,7 @@ static weft_status find_pages(simulation *s)
     if (s->out->whole_contexts >= 1) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG,
                    "%u x %u devices with %.4g GB for weights and KV pages each do not hold %.4g GB of weights and a "
-                   "context of %u tokens for each of %u steps under way: take more devices, or shorter requests",
+                   "context of %u tokens for each of %u steps in flight: take more devices, or shorter requests",
                    s->tp, s->pp, s->one.memory * part / 1e9, s->out->weight_bytes / 1e9, s->out->context, s->pp);
 }
 

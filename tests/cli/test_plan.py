@@ -36,7 +36,7 @@ class Cost(cli.TestCase):
 
     def test_paper(self):
         """Table 2 and equation 3 of NanoFlow, from the graph that weft runs: the same operations, and bytes with the residual stream in F32."""
-        text = self.cost("--shape", "llama2-70b", "--on", "a100-80", "WEFT_N_DEVICES=8", "--tokens", 2048, "--decodes", 1024, "--const", "683:1365")
+        text = self.cost("--shape", "llama2-70b", "--on", "a100-80", "--tp", 8, "--tokens", 2048, "--decodes", 1024, "--const", "683:1365")
         for op, gflop, bound in (("qkv", 27487.8, "compute"), ("attn_out", 21990.2, "compute"), ("gate_up", 153931.6, "compute"), ("down", 76965.8, "compute"),
                                  ("decode_attention", 3665.9, "memory"), ("prefill_attention", 916.3, "compute"), ("all_reduce", 18.8, "network")):
             row = re.search(rf"(?m)^  {op} .*$", text).group(0).split()

@@ -28,7 +28,7 @@ class Simulate(cli.TestCase):
         piped, = self.rows("--const", "256:16", "--policy", "orca", "--pp", 2)
         self.assertGreater(piped["bubble_deciles_ms"][-1], 0)
         self.assertGreater(100, piped["busy_pct"])
-        copies, = self.rows("--const", "256:16", "--policy", "orca", "--replicas", 4)
+        copies, = self.rows("--const", "256:16", "--policy", "orca", "WEFT_REPLICAS=4")
         self.assertLess(copies["seconds"], one["seconds"])
 
     def test_loads(self):

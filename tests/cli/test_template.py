@@ -31,7 +31,7 @@ class Template(cli.TestCase):
         self.assertEqual(self.ok(*chat, "--add-generation-prompt", stdin=TURNS).text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
 
     def test_variables(self):
-        self.assertEqual(self.rendered("{{ bos_token }}{{ eos_token }}{{ x }}{{ strftime_now('%d %b %Y') }}", "WEFT_BOS=<a>", "WEFT_EOS=<b>", 'WEFT_KWARGS={"x": 1.0}',
+        self.assertEqual(self.rendered("{{ bos_token }}{{ eos_token }}{{ x }}{{ strftime_now('%d %b %Y') }}", "WEFT_BOS=<a>", "WEFT_EOS=<b>", "--kwargs", '{"x": 1.0}',
                                        "WEFT_NOW=2024-07-26"), "<a><b>1.026 Jul 2024")
         tools = self.file("tools.json", '[{"b": 1, "a": "é"}]')
         self.assertEqual(self.rendered("{{ tools | tojson }}", "--tools", tools), '[{"b": 1, "a": "é"}]')

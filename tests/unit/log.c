@@ -43,7 +43,7 @@ static void options_for_parameters(void **state)
     char named[128];
     wf_name_options(named, sizeof named,
                     "take weft_cost_params.n_devices, weft_cost_params.devices or weft_model_params.path");
-    assert_string_equal(named, "take WEFT_N_DEVICES, WEFT_DEVICE_TABLE or -m FILE");
+    assert_string_equal(named, "take --tp, WEFT_DEVICE_TABLE or -m FILE");
 }
 
 static void escapes_are_whole(void **state)
