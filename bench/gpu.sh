@@ -97,7 +97,8 @@ peer() { # SHAPE:TYPE
         : >"$out/peer.csv"
     fi
     cat "$out/peer.csv"
-    local bench="env WEFT_PEER=$out/peer.csv timeout 250 $weft bench --shape $shape --type $type --device gpu -r 3 --results $out"
+    local bench="env WEFT_PEER=$out/peer.csv timeout 250 $weft bench --shape $shape --type $type"
+    bench+=" --device gpu -r 3 --results $out"
     $bench -p 512,2048 -n 128
     $bench -p 0 -n 64 -s 64
     $bench -p 0 -n 64 -s 256

@@ -4,7 +4,7 @@
 #   llamacpp_cuda.sh fetch FILE.tar.xz         where there is a package index: the sources, trimmed (3 MB)
 #   llamacpp_cuda.sh build FILE.tar.xz FOLDER  where there is nvcc: llama-bench and llama-batched-bench in FOLDER/bin (3 minutes on 16 cores)
 #   llamacpp_cuda.sh rows FOLDER MODEL.gguf TYPE SHAPE
-#                                              its rates as lines of peers, as WEFT_PEER of weft bench --shape SHAPE --type TYPE takes them:
+#                                              its rates as lines of peers, for WEFT_PEER of weft bench --shape SHAPE:
 #                                              prompts of 512 and 2048, one sequence, 64 and 256 of them
 #
 # CUDA_ARCH (90) is the GPU that it is compiled for; the programs run on the CPU, too, with CUDA_VISIBLE_DEVICES= (llamacpp.py --tools).

@@ -61,8 +61,10 @@ static const wf_opt embed_rows[] = {
     {0, "tokens", "1,2,3", "token ids, used as they are, in place of a text", WF_OPT_LIST, AT(tokens), 0, INT32_MAX},
 };
 static const WF_GROUP(embed_group, "Token ids", embed_rows);
-static const wf_opt_group *const embed_groups[] = {&wf_group_model,   &wf_group_text,   &embed_group,
-                                                   &wf_group_context, &wf_group_device, &wf_group_parallel, &wf_group_general, NULL};
+static const wf_opt_group *const embed_groups[] = {
+    &wf_group_model, &wf_group_text, &embed_group, &wf_group_context, &wf_group_device, &wf_group_parallel,
+    &wf_group_general, NULL,
+};
 
 const wf_command wf_cmd_embed = {
     .name = "embed",

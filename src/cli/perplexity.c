@@ -262,8 +262,8 @@ static const wf_opt rows[] = {
 };
 static const WF_GROUP(group, "Measure", rows);
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,   &wf_group_text,    &group, &wf_group_threads, &wf_group_device, &wf_group_parallel, &wf_group_kernels,
-    &wf_group_testing, &wf_group_general, NULL,
+    &wf_group_model, &wf_group_text, &group, &wf_group_threads, &wf_group_device, &wf_group_parallel,
+    &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_perplexity = {

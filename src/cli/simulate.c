@@ -200,7 +200,8 @@ static int cmd_simulate(const wf_opts *o)
 static const wf_opt cluster_rows[] = {
     {0, "on", "NAME", "devices of a table with their network: dgx-a100, h200, ... (a wrong name lists them)",
      WF_OPT_TEXT, AT(costs.on)},
-    {0, "tp", "N", "tensor parallel: devices that share every matrix (default 1)", WF_OPT_U32, AT(costs.n_devices), 1, 1024},
+    {0, "tp", "N", "tensor parallel: devices that share every matrix (default 1)", WF_OPT_U32, AT(costs.n_devices), 1,
+     1024},
     {0, "pp", "N", "pipeline parallel: stages that share the layers (default 1)", WF_OPT_U32, AT(cluster.pp), 1, 1024},
 };
 static WF_GROUP(cluster_group, "Cluster", cluster_rows);

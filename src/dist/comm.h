@@ -1,7 +1,7 @@
-/* dist: what the ranks of a group say to each other. A rank is one device with its part of a model, and a thread of its
- * own that submits its steps. Collectives (NanoFlow, section 4.1.2): all ranks make the same calls in the same order,
- * with arrays of the same shape, and each returns once the rank has its result. Messages: a rank sends to another, which
- * receives them in that order.
+/* dist: what the ranks of a group say to each other. A rank is one device with its part of a model, and a thread of
+ * its own that submits its steps. Collectives (NanoFlow, section 4.1.2): all ranks make the same calls in the same
+ * order, with arrays of the same shape, and each returns once the rank has its result. Messages: a rank sends to
+ * another, which receives them in that order.
  *
  * Sums are made in the order of the ranks, in F32: the bits are the same on all ranks and in every run.
  *

@@ -11,8 +11,8 @@
 enum { MATCH_LEAST = 2, MATCH_MOST = 8, LOOK_BACK = 1 << 15, AGE_MOST = 512 };
 static const double GAIN_LEAST = 1.05; /* below it waiting for each step is not worth the noise of the estimate */
 
-/* Writes the n tokens after the last place that ends like t[0 .. len), in at least so many tokens, behind t, the
- * longest match first. Returns n, or 0: no place does. */
+/* Finds the last place that ends like t[0 .. len): the longest match, of `least` tokens or more. Writes the n tokens
+ * after it behind t, and returns n; 0: there is none. */
 static uint32_t look_up(int32_t *t, uint32_t len, uint32_t least, uint32_t n)
 {
     uint32_t best = least - 1, at = 0, first = len > LOOK_BACK ? len - LOOK_BACK : 0;

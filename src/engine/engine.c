@@ -52,20 +52,6 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 
 /* ---- loading ------------------------------------------------------------------------------------------------- */
 
-weft_status wf_weights_load(wf_weights *w, const wf_gguf *f, wf_dev *dev, weft_progress_fn progress, void *user,
-                            wf_view **views)
-{
-    wf_queue *q = NULL;
-    if (progress) progress(user, "load", 0); /* for small models this is the only report */
-    WF_TRY(wf_queue_create(dev, &q));
-    weft_status s = wf_weights_upload(w, f, dev, q, progress, user);
-    wf_queue_destroy(q);
-    WF_TRY(s);
-    if (!(*views = wf_calloc(w->n, sizeof **views))) return WEFT_ERR_NOMEM;
-    for (size_t i = 0; i < w->n; i++) (*views)[i] = w->list[i].view;
-    return WEFT_OK;
-}
-
 static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
 {
     uint64_t began = wf_now_ns();
@@ -74,17 +60,17 @@ static weft_status load_weights(struct weft_engine *e, const struct weft_engine_
     return WEFT_OK;
 }
 
-static weft_status open_exec(struct weft_engine *e)
+weft_status wf_engine_open_exec(const wf_layout *l, const wf_view *views, const wf_exec_group *g,
+                                const struct weft_engine_params *p, wf_startup *startup, wf_exec **out)
 {
-    const struct weft_engine_params *p = &e->layout.params;
     uint64_t began = wf_now_ns();
-    WF_TRY(wf_exec_create(e->dev, &e->layout.graph, &e->layout.plans, e->views, &e->layout.limits, &e->exec));
-    if (debug_of(p).poison) WF_TRY(wf_exec_poison(e->exec));
-    if (e->ranks.n) WF_TRY(wf_exec_join(e->exec, &e->ranks.list[0].group));
-    wf_startup_part(&e->startup, WF_STARTUP_MEMORY, began);
+    WF_TRY(wf_exec_create(l->dev, &l->graph, &l->plans, views, &l->limits, out));
+    if (debug_of(p).poison) WF_TRY(wf_exec_poison(*out));
+    if (g) WF_TRY(wf_exec_join(*out, g));
+    wf_startup_part(startup, WF_STARTUP_MEMORY, began);
     began = wf_now_ns();
-    WF_TRY(wf_exec_bind(e->exec, p->on_progress, p->user));
-    wf_startup_part(&e->startup, WF_STARTUP_KERNELS, began);
+    WF_TRY(wf_exec_bind(*out, p->on_progress, p->user));
+    wf_startup_part(startup, WF_STARTUP_KERNELS, began);
     return WEFT_OK;
 }
 
@@ -123,7 +109,8 @@ static weft_status make_exec(struct weft_engine *e)
     wf_layout *l = &e->layout;
     uint32_t before = 0; /* pages, when the device first had no memory for them */
     for (;;) {
-        weft_status s = open_exec(e);
+        weft_status s = wf_engine_open_exec(l, e->views, e->ranks.n ? &e->ranks.list[0].group : NULL, &l->params,
+                                            &e->startup, &e->exec);
         uint32_t pages = l->apart.pages;
         bool omitted = s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&l->graph);
         if (omitted || (s == WEFT_ERR_NOMEM && wf_layout_shrink(l))) {

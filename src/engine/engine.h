@@ -33,9 +33,9 @@ void wf_startup_step(wf_startup *s, uint64_t start_ns, uint32_t tokens); /* a st
 
 /* engine.c: what lab/ does with an engine. Ranges of the softmax are measured by it. */
 wf_ranges_runner wf_engine_ranges_runner(struct weft_engine *e);
-/* Puts them on the device. views: of each, for the caller to free. */
-weft_status wf_weights_load(wf_weights *w, const wf_gguf *f, wf_dev *dev, weft_progress_fn progress, void *user,
-                            wf_view **views);
+/* A device's exec, with its kernels; what was opened before a failure stays in *out. g NULL: it is in no group. */
+weft_status wf_engine_open_exec(const wf_layout *l, const wf_view *views, const wf_exec_group *g,
+                                const struct weft_engine_params *p, wf_startup *startup, wf_exec **out);
 /* Other threads run steps of their own between these two. Lending waits until all requests have ended; new ones wait
  * until the return. */
 void wf_engine_lend(struct weft_engine *e);
@@ -122,8 +122,8 @@ typedef struct wf_draft_cost {
 } wf_draft_cost;
 enum { WF_DRAFT_BUCKETS = 40 };
 
-/* draft_model.c: an engine with a smaller model that drafts. It is opened first, so that the device tells what it leaves
- * of its memory, and closed when it fails. */
+/* draft_model.c: an engine with a smaller model that drafts. It is opened first, so that the device tells what it
+ * leaves of its memory, and closed when it fails. */
 enum { WF_MOST_DRAFTS = 64 };
 weft_status wf_drafter_open(struct weft_engine *e, const struct weft_engine_params *p);
 void wf_drafter_draft(struct weft_engine *e, uint32_t n_drafts); /* for sequences that have none */
@@ -210,7 +210,7 @@ weft_status wf_ranks_load(struct weft_engine *e, const struct weft_engine_params
 weft_status wf_ranks_submit(struct weft_engine *e, const wf_batch *b, const wf_step_io *io);
 weft_status wf_ranks_wait(struct weft_engine *e);
 void wf_ranks_count(const struct weft_engine *e, struct weft_stats *s); /* adds what they have taken of memory */
-void wf_ranks_end(struct weft_engine *e); /* no thread uses the engine's exec any more */
+void wf_ranks_end(struct weft_engine *e); /* their threads: nobody else uses the engine's exec any more */
 void wf_ranks_close(struct weft_engine *e);
 
 /* kv_tiers.c: */

@@ -10,7 +10,6 @@
 #include "exec/workspace.h"
 #include "select/select.h"
 
-#include <weft/debug.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,15 +117,6 @@ weft_status wf_ranks_lay_out(struct weft_engine *e, const struct weft_engine_par
     return WEFT_OK;
 }
 
-static weft_status open_rank_exec(wf_rank *r, const struct weft_engine_params *p)
-{
-    wf_layout *l = &r->layout;
-    WF_TRY(wf_exec_create(r->dev, &l->graph, &l->plans, r->views, &l->limits, &r->exec));
-    if (p->debug && p->debug->poison) WF_TRY(wf_exec_poison(r->exec));
-    WF_TRY(wf_exec_join(r->exec, &r->group));
-    return wf_exec_bind(r->exec, p->on_progress, p->user);
-}
-
 /* The engine's own device has its exec, and perhaps fewer pages for it than it said. */
 static weft_status load_rank(wf_rank *r, const struct weft_engine_params *p)
 {
@@ -134,13 +124,13 @@ static weft_status load_rank(wf_rank *r, const struct weft_engine_params *p)
     wf_layout_limit(l, &r->engine->layout.limits);
     WF_TRY(wf_weights_load(&l->weights, r->engine->model->file, r->dev, p->on_progress, p->user, &r->views));
     r->engine->layout.weights.in_file |= l->weights.in_file; /* each step looks whether the file has changed */
-    weft_status s = open_rank_exec(r, p);
+    weft_status s = wf_engine_open_exec(l, r->views, &r->group, p, &r->engine->startup, &r->exec);
     if (s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&l->graph)) { /* a fused kernel does not work there */
         wf_exec_destroy(r->exec);
         r->exec = NULL;
         WF_TRY(wf_layout_keep_workspaces(l));
         wf_layout_limit(l, &r->engine->layout.limits);
-        s = open_rank_exec(r, p);
+        s = wf_engine_open_exec(l, r->views, &r->group, p, &r->engine->startup, &r->exec);
     }
     r->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
     return s;
@@ -159,15 +149,12 @@ static void *rank_thread(void *arg);
 weft_status wf_ranks_load(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_ranks *all = &e->ranks;
-    pthread_condattr_t attr;
     if (!all->n) return WEFT_OK;
     for (uint32_t i = 1; i < all->n; i++) WF_TRY(load_rank(&all->list[i], p));
     all->list[0].exec = e->exec;
     for (uint32_t i = 0; i < all->depth; i++) WF_TRY(make_step(&all->steps[i], &e->layout.limits));
-    pthread_condattr_init(&attr);
     pthread_mutex_init(&all->lock, NULL);
-    pthread_cond_init(&all->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&all->changed, NULL);
     all->threads = true;
     for (wf_rank *r = all->list; r < all->list + all->n; r++) {
         if (pthread_create(&r->thread, NULL, rank_thread, r))
@@ -263,8 +250,9 @@ weft_status wf_ranks_wait(struct weft_engine *e)
 
 /* ---- the end ------------------------------------------------------------------------------------------------- */
 
-static void end_threads(wf_ranks *all)
+void wf_ranks_end(struct weft_engine *e)
 {
+    wf_ranks *all = &e->ranks;
     if (!all->threads) return;
     pthread_mutex_lock(&all->lock);
     all->stop = true;
@@ -277,15 +265,10 @@ static void end_threads(wf_ranks *all)
     pthread_mutex_destroy(&all->lock);
 }
 
-void wf_ranks_end(struct weft_engine *e)
-{
-    end_threads(&e->ranks);
-}
-
 void wf_ranks_close(struct weft_engine *e)
 {
     wf_ranks *all = &e->ranks;
-    end_threads(all);
+    wf_ranks_end(e);
     for (uint32_t i = 0; i < all->n; i++) {
         wf_rank *r = &all->list[i];
         if (i) wf_exec_destroy(r->exec);

@@ -222,7 +222,7 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
     }
 }
 
-/* How the device samples. A step in which no token is drawn stays greedy, and has no rows for it. */
+/* How the device samples. A step that samples no token at random stays greedy, and has no rows for it. */
 static void note_sampling(struct weft_engine *e, const wf_step *step)
 {
     const wf_sampling_params greedy = {0};

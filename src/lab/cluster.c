@@ -16,10 +16,10 @@ typedef struct lane {
     bool runs;
 } lane;
 
-typedef struct part {
+typedef struct sim_seq {
     wf_seq q; /* first, so that it is found from its sequence */
     struct weft_sim_request *r;
-} part;
+} sim_seq;
 
 typedef struct cluster {
     const wf_cluster *p;
@@ -52,7 +52,7 @@ static lane *emptiest(const cluster *c)
 
 static weft_status add_request(cluster *c, lane *l, struct weft_sim_request *r)
 {
-    part *a = wf_calloc(1, sizeof *a);
+    sim_seq *a = wf_calloc(1, sizeof *a);
     if (!a) return WEFT_ERR_NOMEM;
     a->r = r;
     a->q = (wf_seq){.tokens = c->zeros, .n_tokens = r->n_in, .max_tokens = r->n_in + r->n_out, .no_logits = !r->n_out};
@@ -80,7 +80,7 @@ static wf_load load_of(const wf_batch *b, double window)
 }
 
 /* Through all stages, each of which takes the micro-batches in the order in which the first one did. */
-static void run_step(cluster *c, lane *l)
+static void time_step(cluster *c, lane *l)
 {
     const wf_cluster *p = c->p;
     wf_load load = load_of(&l->b, p->window);
@@ -104,11 +104,11 @@ static void begin_step(cluster *c, lane *l)
     wf_sched_batch(&l->s, &l->b);
     for (size_t i = 0; i < l->s.n_swaps; i++) wf_sched_discard(&l->s, l->s.swaps[i].q); /* nothing holds their pages */
     l->runs = l->b.n_tokens > 0;
-    if (l->runs) run_step(c, l);
+    if (l->runs) time_step(c, l);
 }
 
 /* What a sequence has after a step that it was part of; true: it has ended. */
-static bool advance_part(const cluster *c, const lane *l, part *a)
+static bool advance_seq(const cluster *c, const lane *l, sim_seq *a)
 {
     wf_seq *q = &a->q;
     a->r->bubble += l->bubble;
@@ -125,7 +125,7 @@ static void end_step(cluster *c, lane *l)
     wf_sched_advance(&l->s, false);
     for (wf_seq *q = l->s.running, *next; q; q = next) {
         next = q->next;
-        if (!q->n_scheduled || !advance_part(c, l, (part *)q)) continue;
+        if (!q->n_scheduled || !advance_seq(c, l, (sim_seq *)q)) continue;
         wf_sched_remove(&l->s, q, true);
         free(q);
         l->n--, c->done++;
@@ -142,7 +142,7 @@ static double next_event(const cluster *c)
     return t;
 }
 
-static weft_status run_all(cluster *c)
+static weft_status run_clock(cluster *c)
 {
     const wf_cluster *p = c->p;
     for (uint64_t n = 0; c->done < c->n; n++) {
@@ -217,7 +217,7 @@ weft_status wf_cluster_run(const wf_cluster *p, struct weft_sim_request *request
     for (size_t i = 0; i < n; i++) requests[i].first = requests[i].last = requests[i].bubble = 0;
     weft_status s = begin_cluster(&c, requests);
     double began = c.now;
-    if (!s) s = run_all(&c);
+    if (!s) s = run_clock(&c);
     out->seconds = c.now - began;
     end_cluster(&c);
     return s;

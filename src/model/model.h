@@ -171,6 +171,9 @@ uint64_t wf_weights_made_bytes(const wf_weights *w); /* of these, those that no 
 /* Uploads every weight to the device. q is any queue of dev. */
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress,
                               void *user);
+/* The same on a queue of its own. views: of each weight, for the caller to free. */
+weft_status wf_weights_load(wf_weights *w, const wf_gguf *f, wf_dev *dev, weft_progress_fn progress, void *user,
+                            wf_view **views);
 void wf_weights_free(wf_weights *w);
 
 /* ---- building graphs (for arch/) ------------------------------------------------------------------ */

@@ -126,6 +126,11 @@ static inline int32_t wf_node_out(const wf_node *n, size_t i)
 {
     return n->omitted >> i & 1 ? -1 : n->out[i].value;
 }
+/* The first of n layers that a stage of a pipeline has: as many as the others, or one more. */
+static inline int32_t wf_stage_first(uint32_t n, uint32_t stage, uint32_t stages)
+{
+    return (int32_t)((uint64_t)n * stage / stages);
+}
 /* Rows that follow the order of the batch's tokens. */
 static inline bool wf_rows_are_tokens(enum wf_rows r)
 {

@@ -218,8 +218,8 @@ static weft_status add_node(wf_stage *s, uint32_t node)
 
 weft_status wf_stage_make(const wf_graph *g, uint32_t i, uint32_t n, wf_stage *out)
 {
-    int32_t layers = g->n_layers, first = (int32_t)((uint64_t)layers * i / n),
-            end = (int32_t)((uint64_t)layers * (i + 1) / n), seen = 0;
+    int32_t layers = g->n_layers, first = wf_stage_first((uint32_t)layers, i, n),
+            end = wf_stage_first((uint32_t)layers, i + 1, n), seen = 0;
     weft_status s = WEFT_OK;
     *out = (wf_stage){.g = g, .n_layers = (uint32_t)(end - first)};
     for (uint32_t k = 0; !s && k < g->n_nodes; k++) {

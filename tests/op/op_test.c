@@ -300,8 +300,8 @@ static void check_batch_invariance(session *s, const wf_check *k, const seen *fi
 }
 
 /* With any other number of work-groups the bits stay as they are: kernels loop, and where a sum is cut follows from the
- * shape alone. Attention kernels that cut their work evenly over the work-groups say so by their class. With s->every the
- * first cases of a variant meet all numbers, the others one. */
+ * shape alone. Attention kernels that cut their work evenly over the work-groups say so by their class. With s->every
+ * the first cases of a variant meet all numbers, the others one. */
 static void check_groups(session *s, wf_check *k, int i, uint64_t hash)
 {
     static const uint32_t counts[] = {0, 1, 3, 7};

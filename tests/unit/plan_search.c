@@ -405,9 +405,8 @@ static double simulated(const wf_graph *g, const wf_plan *plan, const wf_op_prof
     return us;
 }
 
-/* Numbers made up near what was measured on an H200: of an op its time alone for so many tokens, and for each share of
- * the device the part of its pace that it keeps, as a product does or attention of decode; ops without shares run
- * alone. */
+/* Numbers made up near what was measured on an H200: an op's time alone for n tokens, and for each share of the device
+ * the part of its rate that it keeps, as a product or decode attention does; ops without shares run alone. */
 enum sample { TODAY, STREAMING }; /* kernels that were cut for the whole device, so that side by side they take longer
                                      than one after the other; products that keep their speed in proportion to their
                                      share, and attention that streams with a deep ring of copies */

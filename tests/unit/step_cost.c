@@ -239,7 +239,7 @@ static void windows_limit_what_is_read(void **state)
     wf_graph_free(&all);
 }
 
-/* ---- several devices ----------------------------------------------------------------------------------------------- */
+/* ---- several devices ---------------------------------------------------------------------------------------------- */
 
 /* A ring of four, by hand: a device sends six quarters of the message, each behind a hop. */
 static void messages(void **state)

@@ -485,6 +485,7 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
                            wf_graph *graph, wf_weights *weights)
 {
     wf_hparams own;
+    uint32_t stages = WF_MAX(p->shard.stages, 1u);
     WF_TRY(wf_shard_hparams(f, hp, &p->shard, &own));
     wf_builder b = {.file = f,
                     .hp = &own,
@@ -501,8 +502,8 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
                     .kv = p->kv,
                     .pooling = p->pooling ? p->pooling : hp->pooling,
                     .layer = WF_ONCE,
-                    .first_layer = wf_stage_begin(hp, &p->shard, p->shard.stage),
-                    .end_layer = wf_stage_begin(hp, &p->shard, p->shard.stage + 1),
+                    .first_layer = wf_stage_first(hp->n_layer, p->shard.stage, stages),
+                    .end_layer = wf_stage_first(hp->n_layer, p->shard.stage + 1, stages),
                     .embedding = -1,
                     .used = wf_calloc(f->n_tensors, 1)};
     if (!b.used) return WEFT_ERR_NOMEM;

@@ -72,8 +72,7 @@ int32_t wf_shard_gather(wf_builder *b, int32_t x);
 /* x where a sum of all devices takes it from this one, as what it is added to; -1: another one adds it. */
 int32_t wf_shard_once(const wf_builder *b, int32_t x);
 
-/* Stages of a pipeline: the first layer of one; the residual stream from the stage before, and to the one behind. */
-int32_t wf_stage_begin(const wf_hparams *hp, const wf_shard *shard, uint32_t stage);
+/* The residual stream from another device, and to it. */
 int32_t wf_shard_receive(wf_builder *b, const char *name);
 void wf_shard_send(wf_builder *b, int32_t x);
 

@@ -221,11 +221,6 @@ int32_t wf_shard_once(const wf_builder *b, int32_t x)
 
 /* ---- stages, and blocks ------------------------------------------------------------------------------------------ */
 
-int32_t wf_stage_begin(const wf_hparams *hp, const wf_shard *shard, uint32_t stage)
-{
-    return (int32_t)((uint64_t)hp->n_layer * stage / WF_MAX(shard->stages, 1u));
-}
-
 int32_t wf_shard_receive(wf_builder *b, const char *name)
 {
     if (b->status != WEFT_OK) return -1;

@@ -194,6 +194,20 @@ weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_q
     return WEFT_OK;
 }
 
+weft_status wf_weights_load(wf_weights *w, const wf_gguf *f, wf_dev *dev, weft_progress_fn progress, void *user,
+                            wf_view **views)
+{
+    wf_queue *q = NULL;
+    if (progress) progress(user, "load", 0); /* for small models this is the only report */
+    WF_TRY(wf_queue_create(dev, &q));
+    weft_status s = wf_weights_upload(w, f, dev, q, progress, user);
+    wf_queue_destroy(q);
+    WF_TRY(s);
+    if (!(*views = wf_calloc(w->n, sizeof **views))) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < w->n; i++) (*views)[i] = w->list[i].view;
+    return WEFT_OK;
+}
+
 void wf_weights_free(wf_weights *w)
 {
     free_made(w);
