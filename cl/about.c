@@ -9,7 +9,6 @@ static const struct {
     cl_configure_fn configure;
     const char *needs;
 } rows[] = {
-    {wf_cl_configure_mma, "NVIDIA, compute capability 8.0"},
     {wf_cl_configure_flat, "NVIDIA, compute capability 8.0"},
     {wf_cl_configure_grouped_mma, "NVIDIA, compute capability 8.0"},
     {wf_cl_configure_grouped_flat, "NVIDIA, compute capability 8.0"},
@@ -25,6 +24,7 @@ static const struct {
     {wf_cl_configure_attention_matrix,
      "AMD MFMA or WMMA, Intel DPAS, or NVIDIA mma.sync, and keys and values in F16"},
     {wf_cl_configure_matrix, "AMD MFMA or WMMA, Intel DPAS, or NVIDIA mma.sync"},
+    {wf_cl_configure_matrix_expand, "AMD MFMA or WMMA, Intel DPAS, or NVIDIA mma.sync"},
     {wf_cl_configure_clblast, "a build with CLBlast"},
 };
 

@@ -172,6 +172,7 @@ static void get_tiers(cl_device_ref *ref, const char *ext)
     c->nv_local_bytes =
         c->nv_mma ? WF_MAX((uint32_t)get_number(ref->device, NV_LOCAL_PER_UNIT), 100u << 10) - (1 << 10) : 0;
     c->lanes = matrix_lanes(ref, ext);
+    c->copies = c->nv_mma;
     c->tier = c->matrix ? WF_TIER_MATRIX : WF_TIER_DOT; /* that in plain C where there is no instruction */
     snprintf(ref->info.tiers, sizeof ref->info.tiers, "%s %s%s%s%s%s", wf_tier_name(WF_TIER_BASE),
              wf_tier_name(WF_TIER_DOT), c->lanes ? " " : "", c->lanes ? wf_tier_name(WF_TIER_NEUTRAL) : "",

@@ -51,6 +51,7 @@ typedef struct cl_caps {
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     bool registers; /* a work-item can have 256 */
     uint32_t lanes; /* work-items that share a matrix unit of kernels/matrix.clh; 0: none */
+    bool copies;    /* to local memory, by kernels/device/copies.clh */
     enum wf_tier tier; /* the highest */
 } cl_caps;
 
@@ -192,6 +193,7 @@ struct cl_variant {
 };
 
 bool wf_cl_tile_registers(const cl_variant *); /* of wf_cl_configure_tile: does it take cl_caps.registers? */
+bool wf_cl_suits_matrix(const cl_caps *, const wf_call *); /* a product by kernels/matrix.clh */
 /* work-items that share a row of K elements in a norm, vec at once: products that normalise add in their order */
 uint32_t wf_cl_norm_items(uint32_t k, uint32_t vec);
 bool wf_cl_is_one_row(const cl_variant *);     /* of wf_cl_configure_flat: does it take one row of X, in fixed point? */

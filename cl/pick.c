@@ -59,13 +59,12 @@ static void offer_measured(offer *o)
     }
 }
 
-/* The row of picks.def for a call. m, n: rows of X and of W, of an expert where there are some (all have equally
- * many); busy: experts that have rows;
- * dots: weights in planes, an instruction for products of bytes, no matrix units, and nobody wants the same bits of
- * few rows and of many; FILLED_BY: tiles of that size are enough for more
- * than half of the device, and half full. lonely: more than one chunk of attention_decode, and too few rows for the
- * device; shared: on a part of it; full: enough blocks of 128 rows
- * and heads for twice all of it. */
+/* The row of picks.def for a call. m, n, k: rows of X and of W, of an expert where there are some (all have equally
+ * many), and columns; busy: experts that have rows; neutral: matrix units, by the kernels that all vendors share;
+ * quantised: weights of blocks; dots: in planes, an instruction for products of bytes, and nobody wants the same bits
+ * of few rows and of many; FILLED_BY: tiles of that size are enough for more than half of the device, and half full;
+ * TWICE: for two on each unit. lonely: more than one chunk of attention_decode, and too few rows for the device;
+ * shared: on a part of it; full: enough blocks of 128 rows and heads for twice all of it. */
 static const char *const *names_for(const cl_dev *d, const wf_call *c)
 {
     static const char *const any[] = {"group", "naive", NULL};
@@ -73,10 +72,10 @@ static const char *const *names_for(const cl_dev *d, const wf_call *c)
     const struct wf_open_params *open = &d->base.params;
     bool grouped = c->op == WF_OP_GROUPED_GEMM,
          fragments = (grouped || c->op == WF_OP_GEMM) && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR;
-    bool units_of_matrix = caps->lanes && open->tier >= WF_TIER_NEUTRAL;
+    bool neutral = !fragments && open->tier >= WF_TIER_NEUTRAL && wf_cl_suits_matrix(caps, c), quantised = c->op == WF_OP_GEMM && wf_dtypes[c->in[WF_GEMM_W].dtype].block > 1;
     bool dots = c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout == WF_CL_PLANES && caps->dot != WF_CL_DOT_PLAIN &&
-                open->tier >= WF_TIER_DOT && !units_of_matrix && !open->deterministic;
-    uint32_t m = c->out[0].rows, n = c->in[1].rows, units = caps->units, experts = 1, busy = 1;
+                open->tier >= WF_TIER_DOT && !open->deterministic;
+    uint32_t m = c->out[0].rows, n = c->in[1].rows, k = c->in[0].cols, units = caps->units, experts = 1, busy = 1;
     bool decodes = c->p.max_q == 1, shared = c->max_groups && c->max_groups <= units * 3 / 4;
     bool lonely = c->p.max_kv > 64 && m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * units,
          full = (uint64_t)m * c->p.n_head >= 128 * 2ull * units;
@@ -91,6 +90,8 @@ static const char *const *names_for(const cl_dev *d, const wf_call *c)
 #define IS_HOST !caps->gpu
 #define FILLED_BY(rows, cols)                                                                                          \
     (m > (rows) / 2 && (uint64_t)((m + (rows)-1) / (rows)) * ((n * experts + (cols)-1) / (cols)) * 2 > units)
+#define TWICE(rows, cols)                                                                                              \
+    ((uint64_t)((m + (rows)-1) / (rows)) * ((n + (cols)-1) / (cols)) >= 2ull * units)
 #define X(device, op_, where, ...)                                                                  \
     if (c->op == WF_OP_##op_ && IS_##device && (where)) {                                           \
         static const char *const names[] = {__VA_ARGS__, NULL};                                     \

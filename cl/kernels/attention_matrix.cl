@@ -1,18 +1,19 @@
 /* attention_matrix: softmax(q . k * scale) v over paged keys on any vendor's matrix units (matrix.clh), F16 in,
  * F32 sums: a block of rows a work-group (attention/blocks.clh), which for decoding is one row's query heads of a KV
- * head, padded to the unit's rows. WC waves share MMA_M packed rows: each has a part of their scores, by keys, and a
- * part of their sums, by columns.
+ * head, padded to the unit's rows. MMA_M packed rows are a wave's, with all keys of a tile, so that what belongs to a
+ * row stays in the lanes that hold it; WC waves have the same scores where registers hold only a part of the columns
+ * of their sums each.
  *
- *   page table --> TK keys [TK][D] and values, turned, [D][TK] in local memory, as F16
- *   S = Q K^T               Q stays in registers
- *   P = 2^(S - maximum)     to local memory, as F16: S's layout as a result is not P's as an operand
- *   O += P V                in registers
+ *   page table --> TK keys [TK][D] and values in local memory: as they lie (COPIES), or turned, [D][TK]
+ *   S = Q K^T               Q stays in registers; meanwhile the tile's values are fetched
+ *   P = 2^(S - maximum)     in registers
+ *   O += P V                in registers; meanwhile the next tile's keys are fetched
  *
- * Synchronous: the largest scores of a row meet in local memory, and all wait for them, before weights are known; a
- * running maximum is raised only past 2^RESCALE_THRESHOLD (attention/softmax.clh). ASYNC 1: scores become weights at
- * once, 2^(score - base), with half as many barriers; a row leaves where a score is MOST above base, and sees no more
- * keys from the next tile on; or at the end, where the largest is not above `least`. Rows that left are counted and
- * computed again in the synchronous way, without the others, which gives the bits of ASYNC 0.
+ * Synchronous: where a score of some row exceeds its running maximum by 2^RESCALE_THRESHOLD (attention/softmax.clh),
+ * the maximum is raised. ASYNC 1: scores become weights at once, 2^(score - base); a row leaves where a score is MOST
+ * above base, and what it sees is no reason for another tile; or at the end, where the largest is not above `least`.
+ * Rows that left are counted and computed again in the synchronous way, without the others, which gives the bits of
+ * ASYNC 0.
  *
  * Keys that no row of the block sees become zeros, so that their slots may hold anything; one that only other rows see
  * weighs 0. Tiles begin at multiples of TK from key 0, and what a tile adds to a row that sees none of its keys is 0: a
@@ -23,8 +24,9 @@
  * either. Not with ASYNC.
  *
  * Knobs: D (head size, a multiple of 16), R (packed rows), TK (keys of a tile), LANES, WC with WG = R / MMA_M * WC *
- * LANES; TK / WC and D / WC are multiples of MMA_N, TK of 16; MOST with ASYNC; CHUNK (a multiple of TK), GROWS with
- * SPLIT. Rows of q are F16 aligned to 16 bytes. Local memory: ATTENTION_MATRIX_LOCAL_BYTES (local_bytes.clh).
+ * LANES; TK and D / WC are multiples of MMA_N, TK of 16; COPIES (device/copies.clh); MOST with ASYNC; CHUNK (a multiple
+ * of TK), GROWS with SPLIT. Rows of q are F16 aligned to 16 bytes, scale > 0. Local memory:
+ * ATTENTION_MATRIX_LOCAL_BYTES (local_bytes.clh).
  */
 #ifndef ACT
 #define ACT 16
@@ -33,6 +35,7 @@
 #define WG 128
 #endif
 #include "common.clh"
+#include "device/copies.clh"
 #include "matrix.clh"
 #include "attention/mask.clh"
 #include "attention/merge.clh"
@@ -53,23 +56,18 @@
 
 #define LOG2E     1.44269504f
 #define N_SUMS    (MMA_M * MMA_N / LANES)
-#define KEYS      (TK / WC) /* of a tile, and columns, that are a wave's */
-#define COLUMNS   (D / WC)
-#define KEY_TILES (KEYS / MMA_N)
+#define COLUMNS   (D / WC) /* that are a wave's */
+#define KEY_TILES (TK / MMA_N)
 #define SUM_TILES (COLUMNS / MMA_N)
-#define PARTS     (WC * MMA_N)     /* partial results of a row: one of each of its lanes */
-#define K_PITCH   MATRIX_PITCH(D)  /* of Q as well */
-#define P_PITCH   MATRIX_PITCH(TK) /* of values as well */
+#define K_PITCH   ATTENTION_PITCH(D, COPIES) /* of Q as well */
+#define T_PITCH   MATRIX_PITCH(TK)           /* of weights, and of values that are turned */
 
 typedef struct local_room {
-    __local ushort *tiles, *p;              /* keys, then values; weights */
-    __local ulong *at;
-    /* row_max: R running maxima before the tile, R with it; flip tells which is which. */
-    __local float *part, *row_max, *factor;
-    __local ulong *to;                      /* where results of packed rows go */
-    __local sight *seen;                    /* of the packed rows, in a run */
+    __local ushort *keys, *values, *weights; /* weights: the wave's own */
+    __local ulong *places;                   /* of the keys of two tiles in the pools */
+    __local sight *seen;                     /* of the packed rows, in a run */
 #if ASYNC
-    __local uint *left, *some_left;         /* which packed rows left the range; did any? */
+    __local uint *left, *some_left;          /* which packed rows left the range; did any? */
 #endif
 } local_room;
 #define TOO_LARGE MOST
@@ -78,21 +76,22 @@ typedef struct local_room {
 #include "attention/chunk_sums.clh"
 #endif
 
-/* Which packed rows, keys and columns this wave begins at. */
+/* Which packed rows and columns this wave begins at. */
 typedef struct wave_t {
-    uint row, key, column, lane;
+    uint row, column, lane;
 } wave_t;
 
-/* What a lane adds up: columns of its rows, of each row weights, and the largest score (ASYNC). */
+/* What a lane adds up: columns of its rows; of each row weights, the running maximum, and the largest score (ASYNC). */
 typedef struct sums {
     frag_c acc[SUM_TILES];
-    float sum[N_SUMS], most[N_SUMS];
+    float sum[C_ROWS], top[C_ROWS], most[C_ROWS];
 } sums;
 
-#define EACH_SUM(v)  _Pragma("unroll") for (int v = 0; v < N_SUMS; v++)
-#define ROW_OF(w, v) ((w)->row + C_ROW((w)->lane, v))
+#define EACH_SUM(v)  _Pragma("unroll") for (uint v = 0; v < N_SUMS; v++)
+#define EACH_ROW(i)  _Pragma("unroll") for (uint i = 0; i < C_ROWS; i++)
+#define ROW_OF(w, i) ((w)->row + C_ROW((w)->lane, C_FIRST(i))) /* the lane's i-th row */
 
-/* ---- to local memory --------------------------------------------------------------------------------------------- */
+/* ---- keys and values to local memory ----------------------------------------------------------------------------- */
 
 /* The packed rows of Q; padding is zeros. */
 static void put_q(__local ushort *to, const __global half *q, uint q_stride, const call_t *c, const block *b)
@@ -105,149 +104,333 @@ static void put_q(__local ushort *to, const __global half *q, uint q_stride, con
     }
 }
 
-/* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on, and those that no row sees:
- * NONE. */
-static void find_tile(const local_room *l, const call_t *c, const __global int *page, int k0, int end, uint kvh)
-{
-    for (int j = get_local_id(0), key; j < TK; j += WG) {
-        key = k0 + j;
-        l->at[j] = key < end && is_seen(l, key) ? place_of(c, page, key, kvh) : NONE;
-    }
-}
+#define PLACES ((TK + WG - 1) / WG)
+#if COPIES
+#define PLACE_UNIT 2 /* places in local memory are counted in bytes; that of none is negative */
+#else
+#define PLACE_UNIT 1
+#endif
 
-static void load_keys(const local_room *l, const __global uchar *pool)
+/* Where this work-item's keys of a tile begin in the pools; NONE: past the end, or no row sees it. */
+static INLINE void find_places(ulong own[PLACES], const local_room *l, const call_t *c, const __global int *page,
+                               int k0, int end, uint kvh, uint lid)
 {
-    for (uint i = get_local_id(0); i < TK * (D / 8); i += WG) {
-        uint j = i / (D / 8), d = i % (D / 8) * 8;
-        put_b(l->tiles, K_PITCH, j, d, l->at[j] == NONE ? (uint4)(0) : kv_read8(pool, l->at[j] + d));
-    }
-}
-
-/* Columns d and d + 1 of eight keys at a time. */
-static void load_values(const local_room *l, const __global uchar *pool)
-{
-    __local ushort *to = l->tiles + ATTENTION_KEYS(D, TK);
-    for (uint i = get_local_id(0); i < TK / 8 * (D / 2); i += WG) {
-        uint j = i / (D / 2) * 8, d = i % (D / 2) * 2, w[8];
 #pragma unroll
-        for (int k = 0; k < 8; k++) w[k] = l->at[j + k] == NONE ? 0 : kv_halves2(pool, l->at[j + k] + d);
-        uint4 a = (uint4)(w[0], w[2], w[4], w[6]), b = (uint4)(w[1], w[3], w[5], w[7]);
-        put_b(to, P_PITCH, d, j, (a & 0xFFFF) | b << 16);
-        put_b(to, P_PITCH, d + 1, j, a >> 16 | (b & 0xFFFF0000));
+    for (uint i = 0; i < PLACES; i++) {
+        const int key = k0 + (int)(lid + i * WG);
+        own[i] = lid + i * WG < TK && key < end && is_seen(l, key) ? place_of(c, page, key, kvh) : NONE;
     }
 }
 
-/* A number of each of the lane's rows. */
-static INLINE void put_parts(const local_room *l, const float x[N_SUMS], const wave_t *w)
+static INLINE void put_places(__local ulong *to, const ulong own[PLACES], uint lid)
 {
-    EACH_SUM(v) l->part[ROW_OF(w, v) * PARTS + w->key / KEYS * MMA_N + C_COL(w->lane, v)] = x[v];
+#pragma unroll
+    for (uint i = 0; i < PLACES; i++)
+        if (lid + i * WG < TK) to[lid + i * WG] = own[i] * PLACE_UNIT;
 }
 
-/* The largest of those of a row. */
-static float largest_part(const local_room *l, uint r)
+/* A tile comes in pieces: of keys, and of values as they lie, 8 elements; of values that are turned, columns d and
+ * d + 1 of 8 keys. Those of a work-item are as many rows apart where a row's pieces divide the work-group. */
+#define PIECES(rows, of_row)    (((rows) * (of_row) + WG - 1) / WG)
+#define PIECE_ROW(i, of_row)    (WG % (of_row) ? (lid + (i) * WG) / (of_row) : lid / (of_row) + (i) * (WG / (of_row)))
+#define PIECE_COLUMN(i, of_row) (WG % (of_row) ? (lid + (i) * WG) % (of_row) : lid % (of_row))
+#define IS_PIECE(i, rows, of_row) \
+    ((rows) * (of_row) % WG == 0 || lid + (i) * WG < (rows) * (of_row))
+
+#if COPIES
+typedef uint held_keys, held_values; /* nothing */
+
+/* Where piece i goes: as A_AT, with constants apart where rows ALIKE pieces on are exchanged as this one's. */
+#define STEP  (WG / (D / 8))
+#define ALIKE (STEP < 8 ? 8 / STEP : 1)
+#if WG % (D / 8) == 0 && (STEP == 2 || STEP == 4 || STEP % 8 == 0)
+#define ROW_AT(to, i, j, d) \
+    (A_AT(to, K_PITCH, PIECE_ROW((i) % ALIKE, D / 8), d) + (i) / ALIKE * (ALIKE * STEP * K_PITCH))
+#else
+#define ROW_AT(to, i, j, d) A_AT(to, K_PITCH, j, d)
+#endif
+
+/* Begins to copy the rows of a tile. */
+static INLINE void copy_tile(__local ushort *to, const __global uchar *pool, const __local ulong *places, uint lid)
 {
-    float t = -INFINITY;
-    for (uint i = 0; i < PARTS; i++) t = fmax(t, l->part[r * PARTS + i]);
-    return t;
+#pragma unroll 8
+    for (uint i = 0; i < PIECES(TK, D / 8); i++) {
+        const uint j = PIECE_ROW(i, D / 8), d = PIECE_COLUMN(i, D / 8) * 8;
+        if (!IS_PIECE(i, TK, D / 8)) continue;
+        const ulong place = places[j];
+        begin_copy(ROW_AT(to, i, j, d), pool + d * 2 + place, (long)place >= 0);
+    }
+    end_copies();
 }
+#define begin_keys(held, l, pool, places, lid)   copy_tile((l)->keys, pool, places, lid)
+#define begin_values(held, l, pool, places, lid) copy_tile((l)->values, pool, places, lid)
+#define end_keys(held, l, pool, places, lid)     await_copies(0)
+#define end_values(held, l, pool, places, lid)   await_copies(0)
+#else
+/* So many pieces are fetched while the tile before is multiplied; what a small work-group has more, behind that. */
+#define KEY_PIECES   PIECES(TK, D / 8)
+#define VALUE_PIECES PIECES(TK / 8, D / 2)
+#define KEYS_HELD    (KEY_PIECES < 8 ? KEY_PIECES : 8)
+#define VALUES_HELD  (VALUE_PIECES < 4 ? VALUE_PIECES : 4)
+typedef uint4 held_keys[KEYS_HELD];
+typedef uint8 held_values[VALUES_HELD];
+
+static INLINE uint4 fetch_keys(uint i, const __global uchar *pool, const __local ulong *places, uint lid)
+{
+    const ulong place = IS_PIECE(i, TK, D / 8) ? places[PIECE_ROW(i, D / 8)] : NONE;
+    return place == NONE ? (uint4)(0) : kv_read8(pool, place + PIECE_COLUMN(i, D / 8) * 8);
+}
+
+static INLINE void put_keys(uint i, const local_room *l, uint4 piece, uint lid)
+{
+    if (IS_PIECE(i, TK, D / 8)) put_b(l->keys, K_PITCH, PIECE_ROW(i, D / 8), PIECE_COLUMN(i, D / 8) * 8, piece);
+}
+
+static INLINE uint8 fetch_values(uint i, const __global uchar *pool, const __local ulong *places, uint lid)
+{
+    const uint j = PIECE_ROW(i, D / 2) * 8, d = PIECE_COLUMN(i, D / 2) * 2;
+    uint w[8];
+#pragma unroll
+    for (uint k = 0; k < 8; k++) {
+        const ulong place = IS_PIECE(i, TK / 8, D / 2) ? places[j + k] : NONE;
+        w[k] = place == NONE ? 0 : kv_halves2(pool, place + d);
+    }
+    return (uint8)(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]);
+}
+
+static INLINE void put_values(uint i, const local_room *l, uint8 w, uint lid)
+{
+    const uint j = PIECE_ROW(i, D / 2) * 8, d = PIECE_COLUMN(i, D / 2) * 2;
+    if (!IS_PIECE(i, TK / 8, D / 2)) return;
+    put_b(l->values, T_PITCH, d, j, (w.even & 0xFFFF) | w.odd << 16);
+    put_b(l->values, T_PITCH, d + 1, j, w.even >> 16 | (w.odd & 0xFFFF0000));
+}
+
+#define BEGIN_PIECES(n, held, fetch, pool, places, lid)                                                                \
+    {                                                                                                                  \
+        const uint lid_ = lid;                                                                                         \
+        _Pragma("unroll") for (uint i_ = 0; i_ < n; i_++)(*(held))[i_] = fetch(i_, pool, places, lid_);                \
+    }
+#define END_PIECES(n, all, held, fetch, put, l, pool, places, lid)                                                     \
+    {                                                                                                                  \
+        const uint lid_ = lid;                                                                                         \
+        _Pragma("unroll") for (uint i_ = 0; i_ < n; i_++) put(i_, l, (*(held))[i_], lid_);                             \
+        _Pragma("unroll 1") for (uint i_ = n; i_ < all; i_++) put(i_, l, fetch(i_, pool, places, lid_), lid_);         \
+    }
+#define begin_keys(held, l, pool, places, lid)   BEGIN_PIECES(KEYS_HELD, held, fetch_keys, pool, places, lid)
+#define begin_values(held, l, pool, places, lid) BEGIN_PIECES(VALUES_HELD, held, fetch_values, pool, places, lid)
+#define end_keys(held, l, pool, places, lid) \
+    END_PIECES(KEYS_HELD, KEY_PIECES, held, fetch_keys, put_keys, l, pool, places, lid)
+#define end_values(held, l, pool, places, lid) \
+    END_PIECES(VALUES_HELD, VALUE_PIECES, held, fetch_values, put_values, l, pool, places, lid)
+#endif
 
 /* ---- a tile of keys ---------------------------------------------------------------------------------------------- */
 
 static INLINE void multiply_keys(frag_c x[KEY_TILES], const frag_a q[D / 16], const local_room *l, const wave_t *w)
 {
+    const uint lane = HERE(w->lane);
 #pragma unroll
-    for (int n = 0; n < KEY_TILES; n++) x[n] = (frag_c)(0);
+    for (uint n = 0; n < KEY_TILES; n++) x[n] = (frag_c)(0);
 #pragma unroll
-    for (int k = 0; k < D / 16; k++)
+    for (uint k = 0; k < D / 16; k++)
 #pragma unroll
-        for (int n = 0; n < KEY_TILES; n++)
-            x[n] = mma(q[k], load_b(l->tiles, K_PITCH, w->key + n * MMA_N, 16 * k, w->lane), x[n]);
+        for (uint n = 0; n < KEY_TILES; n++)
+            x[n] = mma(q[k], load_b(l->keys, K_PITCH, n * MMA_N, 16 * k, lane), x[n]);
 }
 
-/* Scores in powers of two, from products; of each row the lane's largest. k0: the tile's first key. */
-static INLINE void score(float most[N_SUMS], frag_c x[KEY_TILES], const local_room *l, const call_t *c, int k0,
-                         const wave_t *w)
+static INLINE void cap_scores(frag_c x[KEY_TILES], const call_t *c)
 {
-    EACH_SUM(v)
-    {
-        const sight seen = l->seen[ROW_OF(w, v)];
-        most[v] = -INFINITY;
 #pragma unroll
-        for (int n = 0; n < KEY_TILES; n++) {
-            int key = k0 + (int)(w->key + n * MMA_N + C_COL(w->lane, v));
-            x[n][v] = sees(seen, key) ? capped(&c->mask, x[n][v] * c->scale) * LOG2E : -INFINITY;
-            most[v] = fmax(most[v], x[n][v]);
-        }
+    for (uint n = 0; n < KEY_TILES; n++)
+        EACH_SUM(v) x[n][v] = capped(&c->mask, x[n][v] * c->scale);
+}
+
+/* What all of the lane's rows see. */
+static INLINE void see_together(sight *each, const local_room *l, const wave_t *w)
+{
+    *each = l->seen[ROW_OF(w, 0)];
+    EACH_ROW(i)
+    {
+        const sight s = l->seen[ROW_OF(w, i)];
+        each->last = min(each->last, s.last);
+#if WINDOWS
+        each->after = max(each->after, s.after);
+#endif
     }
+}
+
+/* Scores of keys that a row does not see. k0: the tile's first key. */
+static INLINE void mask_scores(frag_c x[KEY_TILES], const local_room *l, int k0, const wave_t *w)
+{
+    const int first = k0 + (int)C_COL(w->lane, 0);
+    EACH_ROW(i)
+    {
+        sight s = l->seen[ROW_OF(w, i)];
+        s.last -= first;
+#if WINDOWS
+        s.after -= first, s.sink -= first;
+#endif
+#pragma unroll
+        for (uint n = 0; n < KEY_TILES; n++)
+            EACH_SUM(v)
+            {
+                const int key = (int)(n * MMA_N + C_COL(w->lane, v) - C_COL(w->lane, 0));
+                if (C_PART(v) == i && !sees(s, key)) x[n][v] = -INFINITY;
+            }
+    }
+}
+
+/* Of each row the lane's largest score, in powers of two, of which unit is one. */
+static INLINE void find_most(float most[C_ROWS], const frag_c x[KEY_TILES], float unit)
+{
+    EACH_ROW(i) most[i] = -INFINITY;
+#pragma unroll
+    for (uint n = 0; n < KEY_TILES; n++)
+        EACH_SUM(v) most[C_PART(v)] = fmax(most[C_PART(v)], x[n][v]);
+    EACH_ROW(i) most[i] *= unit;
 }
 
 /* Raises the maxima of rows that a score of the tile exceeds by the threshold. */
-static void raise(const local_room *l, int flip)
+static INLINE void raise(sums *s, const float most[C_ROWS])
 {
-    uint r = get_local_id(0);
-    if (r < R) l->row_max[(1 - flip) * R + r] = raised(largest_part(l, r), l->row_max[flip * R + r]);
-}
-
-static INLINE void rescale(sums *s, const local_room *l, int flip, const wave_t *w)
-{
-    EACH_SUM(v)
+    bool some = false;
+    EACH_ROW(i) some |= exceeds(most[i], s->top[i]);
+    if (!any_lane(some)) return;
+    EACH_ROW(i)
     {
-        uint r = ROW_OF(w, v);
-        float alpha = exp2(l->row_max[flip * R + r] - l->row_max[(1 - flip) * R + r]);
-        if (alpha == 1) continue;
-        s->sum[v] *= alpha;
+        const float top = raised(row_max(most[i]), s->top[i]), alpha = power_of_2(s->top[i] - top);
+        s->top[i] = top;
+        s->sum[i] *= alpha;
 #pragma unroll
-        for (int n = 0; n < SUM_TILES; n++) s->acc[n][v] *= alpha;
-    }
-}
-
-/* Weights relative to the maximum of each row, or to base. */
-static INLINE void weigh(const bool online, sums *s, const frag_c x[KEY_TILES], const local_room *l, const call_t *c,
-                         int flip, const wave_t *w)
-{
-    EACH_SUM(v)
-    {
-        uint r = ROW_OF(w, v);
-        float above = online ? l->row_max[(1 - flip) * R + r] : c->base;
-#pragma unroll
-        for (int n = 0; n < KEY_TILES; n++) {
-            float p = exp2(x[n][v] - above);
-            s->sum[v] += p;
-            put_a_one(l->p, P_PITCH, r, w->key + n * MMA_N + C_COL(w->lane, v), p);
-        }
+        for (uint n = 0; n < SUM_TILES; n++)
+            EACH_SUM(v) if (C_PART(v) == i) s->acc[n][v] *= alpha;
     }
 }
 
 #if ASYNC
 /* Which rows leave by the lane's scores of a tile. */
-static INLINE void note_most(sums *s, const float most[N_SUMS], const local_room *l, const call_t *c, const wave_t *w)
+static INLINE void note_most(sums *s, const float most[C_ROWS], const local_room *l, const call_t *c, const wave_t *w)
 {
-    EACH_SUM(v)
+    EACH_ROW(i)
     {
-        s->most[v] = fmax(s->most[v], most[v]);
-        if (most[v] - c->base >= TOO_LARGE) l->left[ROW_OF(w, v)] = 1, *l->some_left = 1;
+        s->most[i] = fmax(s->most[i], most[i]);
+        if (most[i] - c->base >= TOO_LARGE) l->left[ROW_OF(w, i)] = 1, *l->some_left = 1;
     }
 }
 #else
 #define note_most(s, most, l, c, w)
 #endif
 
-/* alone: all rows of the block are of one sequence. Else those of others keep their sums, for what keys hold that they
- * do not see may be NaN, also times 0. */
-static INLINE void add_values(sums *s, const local_room *l, const wave_t *w, bool alone)
+/* Scores become weights, relative to the maximum of each row or to base. */
+static INLINE void weigh(const bool online, sums *s, frag_c x[KEY_TILES], float unit, float base)
 {
-    frag_a p[TK / 16];
 #pragma unroll
-    for (int k = 0; k < TK / 16; k++) p[k] = load_a(l->p, P_PITCH, w->row, 16 * k, w->lane);
+    for (uint n = 0; n < KEY_TILES; n++)
+        EACH_SUM(v)
+        {
+            x[n][v] = power_of_2(MAD(x[n][v], unit, -(online ? s->top[C_PART(v)] : base)));
+            s->sum[C_PART(v)] += x[n][v];
+        }
+}
+
+static INLINE void add_values(sums *s, const frag_a p[TK / 16], const local_room *l, const wave_t *w)
+{
+    const uint lane = HERE(w->lane);
 #pragma unroll
-    for (int n = 0; n < SUM_TILES; n++) {
-        frag_c sum = s->acc[n];
+    for (uint k = 0; k < TK / 16; k++)
 #pragma unroll
-        for (int k = 0; k < TK / 16; k++)
-            sum = mma(p[k], load_b(l->tiles + ATTENTION_KEYS(D, TK), P_PITCH, w->column + n * MMA_N, 16 * k, w->lane),
-                      sum);
-        if (alone) s->acc[n] = sum;
-        else EACH_SUM(v) s->acc[n][v] = l->seen[ROW_OF(w, v)].last >= 0 ? sum[v] : s->acc[n][v];
+        for (uint n = 0; n < SUM_TILES; n++) {
+#if COPIES
+            const frag_b v = load_bt(l->values, K_PITCH, 16 * k, w->column + n * MMA_N, lane);
+#else
+            const frag_b v = load_b(l->values, T_PITCH, w->column + n * MMA_N, 16 * k, lane);
+#endif
+            s->acc[n] = mma(p[k], v, s->acc[n]);
+        }
+}
+
+/* Weights of a tile whose keys are in local memory. k0: the first of them. */
+static INLINE void attend_keys(const bool online, frag_a p[TK / 16], sums *s, const frag_a q[D / 16],
+                               const local_room *l, const call_t *c, sight each, int k0, const wave_t *w)
+{
+    const float unit = SOFTCAP ? LOG2E : c->scale * LOG2E;
+    frag_c x[KEY_TILES];
+    float most[C_ROWS];
+    multiply_keys(x, q, l, w);
+    if (SOFTCAP) cap_scores(x, c);
+    if (!sees_all(each, k0, k0 + TK)) mask_scores(x, l, k0, w);
+    find_most(most, x, unit);
+    if (online) raise(s, most);
+    else note_most(s, most, l, c, w);
+    weigh(online, s, x, unit, c->base);
+    a_of_c(p, x, KEY_TILES, l->weights, T_PITCH, w->lane);
+}
+
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+
+/* Where results go: rows of o; chunks of SPLIT to the scratch buffer. */
+typedef struct result_t {
+    __global uchar *o_base;
+    ulong o_off;
+    uint o_half, o_stride;
+    __global float *scratch;
+} result_t;
+
+/* The lane's i-th row. */
+static INLINE void write_row(const sums *s, uint i, const wave_t *w, ulong to, float factor, OUT_ACT(o))
+{
+#pragma unroll
+    for (uint n = 0; n < SUM_TILES; n++)
+        EACH_SUM(v)
+            if (C_PART(v) == i) STORE(o, to + w->column + n * MMA_N + C_COL(w->lane, v), s->acc[n][v] * factor)
+}
+
+#if SPLIT
+/* A row's chunk, if it sees some key of it, with its total and maximum beside it. */
+static INLINE void finish_row(const sums *s, uint i, float sum, const call_t *c, const block *b, uint r, uint m,
+                              uint head, const wave_t *w, const result_t *to)
+{
+    if (!sees_chunk(c, b, r)) return;
+    __global float *partial = partial_of(to->scratch, (ulong)m * c->Hq + head, c->chunks, b->chunk);
+    partial[D] = sum;
+    partial[D + 1] = s->top[i];
+    write_row(s, i, w, partial - to->scratch, 1, (__global uchar *)to->scratch, 0, false);
+}
+#define finish_row(online, s, i, sum, c, b, r, m, head, w, to) finish_row(s, i, sum, c, b, r, m, head, w, to)
+#else
+static INLINE void finish_row(const bool online, const sums *s, uint i, float sum, const call_t *c, const block *b,
+                              uint r, uint m, uint head, const wave_t *w, const result_t *to)
+{
+    sum = with_sink(&c->mask, sum, NATURAL(online ? s->top[i] : c->base), head);
+    write_row(s, i, w, (ulong)m * to->o_stride + head * D, sum == 0 ? 0 : 1 / sum, to->o_base, to->o_off, to->o_half);
+}
+#endif
+
+/* Is a row to be computed again, of which the lanes know the largest score? */
+static INLINE bool leaves(const sums *s, uint i, const local_room *l, const call_t *c, uint r, uint m)
+{
+#if ASYNC
+    if (c->pos[m] < 0 || !(l->left[r] || is_outside(c, s->most[i]))) return false;
+    l->left[r] = 1, *l->some_left = 1;
+    return true;
+#else
+    return false;
+#endif
+}
+
+/* Rows first to end - 1 of a block, but for those that leave; left: those that left, alone. */
+static INLINE void finish_run(const bool online, bool left, sums *s, const local_room *l, const call_t *c,
+                              const block *b, uint first, uint end, const wave_t *w, const result_t *to)
+{
+    EACH_ROW(i)
+    {
+        const uint r = ROW_OF(w, i), m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
+        const float sum = row_sum(s->sum[i]);
+        if (!online) s->most[i] = row_max(s->most[i]);
+        if (m < first || m >= end || h >= b->heads || !is_wanted(l, left, r)) continue;
+        if (!online && leaves(s, i, l, c, r, m)) continue;
+        finish_row(online, s, i, sum, c, b, r, m, b->kvh * b->heads + h, w, to);
     }
 }
 
@@ -256,175 +439,76 @@ static INLINE void add_values(sums *s, const local_room *l, const wave_t *w, boo
 static INLINE void clear_sums(sums *s)
 {
 #pragma unroll
-    for (int n = 0; n < SUM_TILES; n++) s->acc[n] = (frag_c)(0);
-    EACH_SUM(v) s->sum[v] = 0, s->most[v] = -INFINITY;
+    for (uint n = 0; n < SUM_TILES; n++) s->acc[n] = (frag_c)(0);
+    EACH_ROW(i) s->sum[i] = 0, s->top[i] = NO_MAX, s->most[i] = -INFINITY;
 }
 
-/* A tile that is in local memory, of which the next one's place is found meanwhile. Nobody waits for maxima but with
- * online. */
-static INLINE void attend_tile(const bool online, sums *s, const frag_a q[D / 16], const local_room *l, const call_t *c,
-                               const block *b, const __global int *page, int k0, int next, int end, int flip,
-                               bool alone, const wave_t *w)
+/* Keys k0 to end - 1, of which *any sees the last, for the rows of a run. */
+static INLINE void attend_run(const bool online, sums *s, const frag_a q[D / 16], const local_room *l, const call_t *c,
+                              const block *b, const __global int *page, sight any, int k0, int end, const wave_t *w)
 {
-    frag_c x[KEY_TILES];
-    float most[N_SUMS];
-    multiply_keys(x, q, l, w);
-    score(most, x, l, c, k0, w);
-    if (online) {
-        put_parts(l, most, w);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        raise(l, flip);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        rescale(s, l, flip, w);
-    } else {
-        note_most(s, most, l, c, w);
-    }
-    weigh(online, s, x, l, c, flip, w);
-    find_tile(l, c, page, next, end, b->kvh);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    add_values(s, l, w, alone);
-    if (!online) stop_rows(l);
-}
-
-/* All keys of a block, by a running maximum or relative to base; left: only for rows that left. Returns which half of
- * row_max has the maxima. */
-static INLINE int attend(const bool online, bool left, sums *s, const frag_a q[D / 16], const local_room *l,
-                         const call_t *c, const block *b, const wave_t *w)
-{
-    int flip = 0;
+    const uint lid = get_local_id(0);
+    __local ulong *now = l->places, *then = l->places + TK;
+    sight each;
+    held_keys keys;
+    ulong own[PLACES];
+    find_places(own, l, c, page, k0, end, b->kvh, lid);
+    put_places(now, own, lid);
     clear_sums(s);
-    if (get_local_id(0) < R) l->row_max[get_local_id(0)] = NO_MAX;
+    see_together(&each, l, w);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    begin_keys(&keys, l, c->kp, now, lid);
+    end_keys(&keys, l, c->kp, now, lid);
+    for (int next; true; k0 = next) {
+        frag_a p[TK / 16];
+        held_values values;
+        barrier(CLK_LOCAL_MEM_FENCE); /* the tile's keys are there, the values before were used */
+        if (!online) end = end_of_rows(l, end);
+        if (k0 >= end) break;
+        begin_values(&values, l, c->vp, now, HERE(lid));
+        next = next_seen(any, k0 + TK, TK);
+        find_places(own, l, c, page, next, end, b->kvh, lid);
+        attend_keys(online, p, s, q, l, c, each, k0, w);
+        put_places(then, own, lid);
+        end_values(&values, l, c->vp, now, HERE(lid));
+        barrier(CLK_LOCAL_MEM_FENCE); /* the values are there, the keys were used */
+        if (next < end) begin_keys(&keys, l, c->kp, then, HERE(lid));
+        add_values(s, p, l, w);
+        if (!online) stop_rows(l);
+        if (next < end) end_keys(&keys, l, c->kp, then, HERE(lid));
+        __local ulong *free = now;
+        now = then, then = free;
+    }
+}
+
+/* All keys of a block, by a running maximum or relative to base; left: only for rows that left. */
+static INLINE void attend(const bool online, bool left, const frag_a q[D / 16], const local_room *l, const call_t *c,
+                          const block *b, const wave_t *w, const result_t *to)
+{
     for (uint m = b->m0; m < b->m_end;) { /* runs of rows of one sequence */
         const __global int *page = c->pages + c->indptr[c->seq[m]];
         const uint first = m;
         sight any;
-        barrier(CLK_LOCAL_MEM_FENCE); /* all know where the run before ended */
+        sums s;
+        barrier(CLK_LOCAL_MEM_FENCE); /* nobody looks at the run before */
         m = look_at_run(&any, l, c, b, left, m);
-        const bool alone = first == b->m0 && m == b->m_end;
-        int k0 = next_seen(any, b->begin, TK), end = min(any.last + 1, b->stop);
         barrier(CLK_LOCAL_MEM_FENCE);
-        find_tile(l, c, page, k0, end, b->kvh);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int next; k0 < end; k0 = next) {
-            next = next_seen(any, k0 + TK, TK);
-            load_keys(l, c->kp);
-            load_values(l, c->vp);
-            barrier(CLK_LOCAL_MEM_FENCE);
-            attend_tile(online, s, q, l, c, b, page, k0, next, end, flip, alone, w);
-            barrier(CLK_LOCAL_MEM_FENCE); /* tiles, weights and maxima are written again */
-            if (online) flip = 1 - flip;
-            else end = end_of_rows(l, end);
-        }
+        attend_run(online, &s, q, l, c, b, page, any, next_seen(any, b->begin, TK), min(any.last + 1, b->stop), w);
+        finish_run(online, left, &s, l, c, b, first, m, w, to);
     }
-    return flip;
-}
-
-/* ---- results ----------------------------------------------------------------------------------------------------- */
-
-/* What a row's weights are together, behind put_parts. */
-static float sum_of_parts(const local_room *l, uint r)
-{
-    float sum = 0;
-    for (uint i = 0; i < PARTS; i++) sum += l->part[r * PARTS + i];
-    return sum;
-}
-
-static INLINE void write_rows(const sums *s, const local_room *l, const wave_t *w, OUT_ACT(o))
-{
-    EACH_SUM(v)
-    {
-        ulong to = l->to[ROW_OF(w, v)];
-        float factor = l->factor[ROW_OF(w, v)];
-        if (to == NONE) continue;
-#pragma unroll
-        for (int n = 0; n < SUM_TILES; n++) STORE(o, to + w->column + n * MMA_N + C_COL(w->lane, v), s->acc[n][v] * factor)
-    }
-}
-
-#if !SPLIT
-/* What a row's sums are multiplied by, behind put_parts, and where they go: those of the rows that left, or of the
- * others; NONE: nowhere. Found once for all of a row's lanes, which would keep what they found through the loop over
- * keys. */
-static void find_result(const bool online, const local_room *l, const call_t *c, const block *b, bool left, int flip,
-                        uint o_stride)
-{
-    uint r = get_local_id(0), m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB, head = b->kvh * b->heads + h;
-    if (r >= R) return;
-    l->to[r] = NONE;
-    if (m >= b->m_end || h >= b->heads || IS_LEFT(l, r) != left) return;
-    float sum = with_sink(&c->mask, sum_of_parts(l, r), NATURAL(online ? l->row_max[flip * R + r] : c->base), head);
-    l->factor[r] = sum == 0 ? 0 : 1 / sum;
-    l->to[r] = (ulong)m * o_stride + head * D;
-}
-
-static INLINE void finish(const bool online, const sums *s, const local_room *l, const call_t *c, const block *b,
-                          bool left, int flip, const wave_t *w, OUT_ACT(o), uint o_stride)
-{
-    put_parts(l, s->sum, w);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    find_result(online, l, c, b, left, flip, o_stride);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    write_rows(s, l, w, o_base, o_off, o_half);
 }
 
 #if ASYNC
-/* Which rows are to be computed again. */
-static INLINE void judge_rows(const sums *s, const local_room *l, const call_t *c, const block *b, const wave_t *w)
-{
-    uint r = get_local_id(0);
-    put_parts(l, s->most, w);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (r < R) judge_row(l, c, b, r, largest_part(l, r));
-    barrier(CLK_LOCAL_MEM_FENCE);
-}
-
 /* A block by the given maximum; then those of its rows that it does not suit by a running one. */
 static INLINE void attend_twice(const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b,
-                                const wave_t *w, OUT_ACT(o), uint o_stride, IN(count))
+                                const wave_t *w, const result_t *to, IN(count))
 {
-    sums s;
     clear_left(l);
-    attend(false, false, &s, q, l, c, b, w);
-    judge_rows(&s, l, c, b, w);
-    finish(false, &s, l, c, b, false, 0, w, o_base, o_off, o_half, o_stride);
+    attend(false, false, q, l, c, b, w, to);
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (!*l->some_left) return;
     count_left(l, count_base, count_off);
-    barrier(CLK_LOCAL_MEM_FENCE); /* what is in local memory is written again */
-    int flip = attend(true, true, &s, q, l, c, b, w);
-    finish(true, &s, l, c, b, true, flip, w, o_base, o_off, o_half, o_stride);
-}
-#endif
-#endif
-
-#if SPLIT
-/* ---- chunks ------------------------------------------------------------------------------------------------------ */
-
-/* Where the sums of a packed row's chunk go, behind put_parts, and beside them their total and maximum: of rows that
- * see some key of it. */
-static void find_partial(const local_room *l, const call_t *c, const block *b, int flip, __global float *scratch)
-{
-    uint r = get_local_id(0), m = b->m0 + r / c->HB, head = b->kvh * b->heads + b->hb * c->HB + r % c->HB;
-    if (r >= R) return;
-    l->to[r] = NONE;
-    if (!sees_chunk(c, b, r)) return;
-    __global float *partial = partial_of(scratch, (ulong)m * c->Hq + head, c->chunks, b->chunk);
-    partial[D] = sum_of_parts(l, r);
-    partial[D + 1] = l->row_max[flip * R + r];
-    l->factor[r] = 1;
-    l->to[r] = partial - scratch;
-}
-
-/* A chunk of a block to the scratch buffer. */
-static INLINE void attend_chunk(const frag_a q[D / 16], const local_room *l, const call_t *c, const block *b,
-                                const wave_t *w, __global float *scratch)
-{
-    sums s;
-    int flip = attend(true, false, &s, q, l, c, b, w);
-    put_parts(l, s.sum, w);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    find_partial(l, c, b, flip, scratch);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    write_rows(&s, l, w, (__global uchar *)scratch, 0, false);
+    attend(true, true, q, l, c, b, w, to);
 }
 #endif
 
@@ -440,19 +524,24 @@ KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), 
         return;
     }
 #endif
-    __local ushort tiles[ATTENTION_TILES(R, D, TK)] __attribute__((aligned(16))),
-        p[R * P_PITCH] __attribute__((aligned(16)));
-    __local ulong at[TK], to[R];
-    __local float part[R * PARTS], row_max[2 * R], factor[R];
+    __local ushort tiles[ATTENTION_TILES(R, D, TK, COPIES)] __attribute__((aligned(128)));
+    __local ulong places[2 * TK];
     __local sight seen[R];
     __local uint head;
+    const wave_t w = {WAVE() / WC * MMA_M, WAVE() % WC * COLUMNS, LANE()};
+#ifdef MEET_IN_WAVE
+    __local ushort all_weights[ATTENTION_WEIGHTS(R, TK, WC, 0)] __attribute__((aligned(16))),
+        *weights = all_weights + WAVE() * MMA_M * T_PITCH;
+#else
+    __local ushort *weights = 0;
+#endif
 #if ASYNC
     __local uint left[R], some_left;
-    const local_room l = {tiles, p, at, part, row_max, factor, to, seen, left, &some_left};
+    const local_room l = {tiles, tiles + ATTENTION_KEYS(D, TK, COPIES), weights, places, seen, left, &some_left};
 #else
-    const local_room l = {tiles, p, at, part, row_max, factor, to, seen};
+    const local_room l = {tiles, tiles + ATTENTION_KEYS(D, TK, COPIES), weights, places, seen};
 #endif
-    const wave_t w = {WAVE() / WC * MMA_M, WAVE() % WC * KEYS, WAVE() % WC * COLUMNS, LANE()};
+    const result_t to = {o_base, o_off, o_half, o_stride, scratch};
     uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR, parts = chunks;
 
     for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * parts; turn += get_num_groups(0)) {
@@ -475,16 +564,12 @@ KERNEL SUB_GROUP void attention_matrix(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), 
         put_q(tiles, IN_AT(half, q), q_stride, &c, &b);
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
-        for (int k = 0; k < D / 16; k++) qs[k] = load_a(tiles, K_PITCH, w.row, 16 * k, w.lane);
+        for (uint k = 0; k < D / 16; k++) qs[k] = load_a(tiles, K_PITCH, w.row, 16 * k, w.lane);
         barrier(CLK_LOCAL_MEM_FENCE);
-#if SPLIT
-        attend_chunk(qs, &l, &c, &b, &w, scratch);
-#elif ASYNC
-        attend_twice(qs, &l, &c, &b, &w, o_base, o_off, o_half, o_stride, count_base, count_off);
+#if ASYNC
+        attend_twice(qs, &l, &c, &b, &w, &to, count_base, count_off);
 #else
-        sums s;
-        int flip = attend(true, false, &s, qs, &l, &c, &b, &w);
-        finish(true, &s, &l, &c, &b, false, flip, &w, o_base, o_off, o_half, o_stride);
+        attend(true, false, qs, &l, &c, &b, &w, &to);
 #endif
         barrier(CLK_LOCAL_MEM_FENCE); /* what is in local memory is written again */
     }

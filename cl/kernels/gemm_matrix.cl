@@ -5,17 +5,20 @@
  *        |
  *        v  load_a, load_b --> fragments --> mma --> N_SUMS sums a lane of each MMA_M x MMA_N tile
  *
- * Part p + 1 comes into registers while part p is multiplied, and goes to the other half of local memory.
- * Weights that are not F16 are decoded to it on the way. Rows past the edge repeat the last one, K past it
- * is zeros.
+ * STAGES parts lie in local memory: while part p is multiplied, part p + STAGES - 1 is copied (device/copies.clh), or
+ * comes into registers and from there to local memory. Weights that are not F16 are decoded to it on the way. Rows past
+ * the edge repeat the last one or are zeros, K past it is zeros.
  *
  * Flat products: PARTS waves share each BK, 16 or more of K each; at the end their sums meet in local memory and are
- * added in the order of the parts. X is padded to the rows of the unit: 8 on Intel's, 16 on others.
+ * added in the order of the parts. X is padded to the rows of the unit: 8 on Intel's, 16 on others. SHARES: work-groups
+ * share the K of tiles, too (shares.clh); a second launch, `pass` 1, adds.
+ *
+ * EXPAND 1: pass 0 decodes all of W to F16 in scratch memory, once for all rows of X; pass 1 multiplies.
  *
  * Knobs: BM, BN, BK, WM, WN, PARTS, LANES with (BM / WM) * (BN / WN) * PARTS * LANES = WG, WM a multiple of MMA_M, WN
- * of MMA_N, BK of 16 * PARTS; W16 1: W holds F16 rows aligned to 16 bytes. K is a multiple of 8, rows of X are F16
- * aligned to 16 bytes. Parts: matrix.clh, expand.clh, tile.clh, epilogue.clh.
- * Local memory: MATRIX_LOCAL_BYTES (local_bytes.clh).
+ * of MMA_N, BK of 16 * PARTS; STAGES of MATRIX_STAGE_BYTES (local_bytes.clh), 2 without COPIES; W16 1: W holds F16 rows
+ * aligned to 16 bytes. K is a multiple of 8, rows of X are F16 aligned to 16 bytes. Parts: matrix.clh, expand.clh,
+ * tile.clh, device/copies.clh, shares.clh, epilogue.clh.
  */
 #ifndef ACT
 #define ACT 16
@@ -28,9 +31,14 @@
 #define BK 32
 #endif
 #include "common.clh"
+#include "device/copies.clh"
 #include "quant/f16.clh"
 #include "matrix.clh"
+#ifndef EXPAND
+#define EXPAND 0
+#endif
 #define EXPAND_F16
+#define EXPAND_CHUNKS
 #include "expand.clh"
 #include "epilogue.clh"
 #ifndef BN
@@ -42,23 +50,104 @@
 #ifndef PARTS
 #define PARTS 1
 #endif
+#ifndef STAGES
+#define STAGES 2
+#endif
+#ifndef SHARES
+#define SHARES 0
+#endif
+#if SHARES
+#include "shares.clh"
+#define SCRATCH_ARGS , __global float *scratch, uint shares, uint pass
+#elif EXPAND
+#define SCRATCH_ARGS , __global uchar *scratch, uint pass
+#else
+#define SCRATCH_ARGS
+#endif
 
-#define PITCH  MATRIX_PITCH(BK)
-#define PART   (MATRIX_LOCAL_BYTES(BM, BN, BK) / 4) /* halves */
-#define MT     (WM / MMA_M)
-#define NT     (WN / MMA_N)
-#define N_SUMS (MMA_M * MMA_N / LANES)
-#define SHARES ((BM / WM) * (BN / WN)) /* waves of a part of K */
-#define PART_K (BK / PARTS)
+#define PITCH   (COPIES ? BK : MATRIX_PITCH(BK))
+#define STAGE   (MATRIX_STAGE_BYTES(BM, BN, BK, COPIES) / 2) /* halves */
+#define MT      (WM / MMA_M)
+#define NT      (WN / MMA_N)
+#define N_SUMS  (MMA_M * MMA_N / LANES)
+#define WAVES   ((BM / WM) * (BN / WN)) /* of a part of K */
+#define PART_K  (BK / PARTS)
+#define COPY_W  (COPIES && W16)
 
 #define X_VEC 8
 typedef uint4 x_held;
 typedef ushort local_t;
 #define x_read(row, k, K)     (*(const __global uint4 *)((row) + (k)))
 #define put_x(to, r, k, held) put_a(to, PITCH, r, k, held)
+#ifdef W_WHOLE
+#define put_w(to, r, k, held)                                                                      \
+    _Pragma("unroll") for (int i_ = 0; i_ < 4; i_++)                                               \
+        put_b((to) + BM * PITCH, PITCH, r, (k) + 8 * i_, chunk_eight(&(held), i_))
+#else
 #define put_w(to, r, k, held) put_b((to) + BM * PITCH, PITCH, r, k, held)
+#endif
 #define LAST(vec)             (K - vec)
 #include "tile.clh"
+
+/* ---- parts of X and W to local memory ------------------------------------------------------------------------- */
+
+/* What a product reads. */
+typedef struct factors {
+    const __global act_t *x;
+    const __global uchar *w;
+    uint x_stride, M, N, K;
+    ulong w_row_bytes;
+} factors;
+
+/* Of a part, what comes by way of registers. */
+typedef struct part_held {
+    x_held x[X_LOADS];
+    w_held w[W_LOADS];
+} part_held;
+
+#if COPIES
+/* Begins to copy BK of K, from k0 on, of n rows of `rows` in F16, from row `first` on. */
+static INLINE void copy_rows(__local ushort *to, uint n, const __global uchar *from, ulong row_bytes, uint first,
+                             uint rows, uint k0, uint K, uint lid)
+{
+#pragma unroll
+    for (uint l = 0; l < (n * (BK / 8) + WG - 1) / WG; l++) {
+        const uint at = lid + l * WG, row = at / (BK / 8), k = at % (BK / 8) * 8;
+        const bool in = first + row < rows && k0 + k < K;
+        if (n * (BK / 8) % WG == 0 || at < n * (BK / 8))
+            begin_copy(A_AT(to, PITCH, row, k), in ? from + (first + row) * row_bytes + (k0 + k) * 2 : from, in);
+    }
+}
+#endif
+
+/* The part from k0 on begins to come to `to`. */
+static INLINE void begin_part(part_held *held, __local ushort *to, const factors *f, uint m0, uint n0, uint k0,
+                              uint lid)
+{
+#if COPIES
+    copy_rows(to, BM, (const __global uchar *)f->x, f->x_stride * 2ul, m0, f->M, k0, f->K, lid);
+#else
+    fetch_x(held->x, f->x, f->x_stride, m0, f->M, k0, f->K, lid);
+#endif
+#if COPY_W
+    copy_rows(to + BM * PITCH, BN, f->w, f->w_row_bytes, n0, f->N, k0, f->K, lid);
+#else
+    fetch_w(held->w, f->w, f->w_row_bytes, n0, f->N, k0, f->K, lid);
+#endif
+}
+
+/* What of it is in registers comes there. */
+static INLINE void end_part(const part_held *held, __local ushort *to, uint k0, uint K, uint lid)
+{
+#if !COPIES
+    keep_x(to, held->x, k0, K, lid);
+#endif
+#if !COPY_W
+    keep_w(to, held->w, k0, K, lid);
+#endif
+}
+
+/* ---- products -------------------------------------------------------------------------------------------------- */
 
 static INLINE void clear(frag_c acc[MT][NT])
 {
@@ -73,7 +162,8 @@ static INLINE void multiply(frag_c acc[MT][NT], const __local ushort *x, const _
                             uint first, uint lane)
 {
 #pragma unroll
-    for (uint k = first; k < first + PART_K; k += 16) {
+    for (uint step = 0; step < PART_K / 16; step++) {
+        const uint k = first + step * 16;
         frag_a a[MT];
 #pragma unroll
         for (int i = 0; i < MT; i++) a[i] = load_a(x, PITCH, wm + i * MMA_M, k, lane);
@@ -86,8 +176,42 @@ static INLINE void multiply(frag_c acc[MT][NT], const __local ushort *x, const _
     }
 }
 
+/* Where the outputs of a wave begin in the tile, and its K in a part; its lane. */
+typedef struct place {
+    uint wm, wn, first, lane;
+} place;
+
+/* The products of parts p to end - 1 of K for the tile at (m0, n0). All work-items call together. */
+static INLINE void add_products(frag_c acc[MT][NT], __local ushort *parts, const factors *f, uint m0, uint n0, uint p,
+                                uint end, const place *at, uint lid)
+{
+    part_held held;
+    clear(acc);
+#pragma unroll
+    for (uint s = 0; s < STAGES - 1; s++) {
+        if (p + s < end) {
+            begin_part(&held, parts + s * STAGE, f, m0, n0, (p + s) * BK, lid);
+            end_part(&held, parts + s * STAGE, (p + s) * BK, f->K, lid);
+        }
+        end_copies();
+    }
+    __local ushort *now = parts, *to = parts + (STAGES - 1) * STAGE;
+    for (; p < end; p++) {
+        const uint next = p + STAGES - 1;
+        await_copies(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE); /* part p is there, and everyone is done with the one that `next` overwrites */
+        if (next < end) begin_part(&held, to, f, m0, n0, next * BK, lid);
+        end_copies();
+        multiply(acc, now, now + BM * PITCH, at->wm, at->wn, at->first, at->lane);
+        if (next < end) end_part(&held, to, next * BK, f->K, lid);
+        to = now, now = now + STAGE == parts + STAGES * STAGE ? parts : now + STAGE;
+    }
+    await_copies(0);
+    barrier(CLK_LOCAL_MEM_FENCE); /* what follows overwrites all parts */
+}
+
 #if PARTS > 1
-#if BM * BN * PARTS * 4 > 2 * PART * 2
+#if BM * BN * PARTS * 4 > STAGES * STAGE * 2
 #error the sums of the parts do not fit the tiles
 #endif
 /* The sums of a wave go to its part's BM x BN; wm, wn: where they begin. */
@@ -127,45 +251,108 @@ static INLINE void finish_all(const epilogue *e, frag_c acc[MT][NT], uint m0, ui
 }
 #endif
 
-KERNEL SUB_GROUP void gemm_matrix(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
-                                  uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride)
+#if SHARES
+/* The sums of a wave go to its share's BM x BN. */
+static INLINE void put_share(__global float *to, frag_c acc[MT][NT], uint wm, uint wn, uint lane)
 {
-    __local ushort parts[2 * PART] __attribute__((aligned(16)));
-    uint lid = get_local_id(0), lane = LANE(), wave = WAVE();
-    uint share = wave % SHARES, part = wave / SHARES;
-    uint wm = share / (BN / WN) * WM, wn = share % (BN / WN) * WN; /* of this wave in the tile */
-    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, n_parts = (K + BK - 1) / BK;
-    ulong tiles = (ulong)m_tiles * n_tiles;
-    for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
-        uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN; /* neighbours share W */
-        x_held xs[X_LOADS];
-        w_held ws[W_LOADS];
-        frag_c acc[MT][NT];
-        clear(acc);
-        fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, 0, K, lid);
-        fetch_w(ws, IN_AT(uchar, w), w_row_bytes, n0, N, 0, K, lid);
-        keep_x(parts, xs, 0, K, lid);
-        keep_w(parts, ws, 0, K, lid);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint p = 0; p < n_parts; p++) {
-            __local ushort *now = parts + p % 2 * PART, *next = parts + (p + 1) % 2 * PART;
-            uint k0 = (p + 1) * BK; /* of the next part */
-            fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, k0, K, lid);
-            fetch_w(ws, IN_AT(uchar, w), w_row_bytes, n0, N, k0, K, lid);
-            multiply(acc, now, now + BM * PITCH, wm, wn, part * PART_K, lane);
-            keep_x(next, xs, k0, K, lid);
-            keep_w(next, ws, k0, K, lid);
-            barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+        for (int j = 0; j < NT; j++)
+#pragma unroll
+            for (int v = 0; v < N_SUMS; v++)
+                to[(wm + i * MMA_M + C_ROW(lane, v)) * BN + wn + j * MMA_N + C_COL(lane, v)] = acc[i][j][v];
+}
+#endif
+
+#if EXPAND
+#ifdef W_CHUNKS
+#define UNIT 32
+typedef chunk w_unit;
+#define READ_UNIT(u, row, k) load_chunk(&(u), row, k)
+#define UNIT_EIGHT(u, i)     chunk_eight(&(u), i)
+#else
+#define UNIT 8
+typedef float8 w_unit;
+#define READ_UNIT(u, row, k) (u) = w_load8(row, k)
+#define UNIT_EIGHT(u, i)     TO_HALVES8(u)
+#endif
+
+/* All of W, UNIT neighbours at once: several are read before the first is written, for this kernel's registers leave
+ * room for few work-groups, which would wait for memory one after the other. */
+static INLINE void expand_w(__global uint4 *to, const __global uchar *w, ulong row_bytes, uint N, uint K)
+{
+    enum { AT_ONCE = 2 };
+    const uint n = N * (K / UNIT), each = get_global_size(0);
+    for (uint first = get_global_id(0); first < n; first += AT_ONCE * each) {
+        w_unit u[AT_ONCE];
+#pragma unroll
+        for (uint j = 0; j < AT_ONCE; j++) {
+            const uint at = min(first + j * each, n - 1);
+            READ_UNIT(u[j], w + at / (K / UNIT) * row_bytes, at % (K / UNIT) * UNIT);
         }
+#pragma unroll
+        for (uint j = 0; j < AT_ONCE; j++)
+#pragma unroll
+            for (uint i = 0; i < UNIT / 8; i++)
+                if (first + j * each < n) to[(ulong)(first + j * each) * (UNIT / 8) + i] = UNIT_EIGHT(u[j], i);
+    }
+}
+#endif
+
+KERNEL SUB_GROUP void gemm_matrix(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
+                                  uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride SCRATCH_ARGS)
+{
+    __local ushort parts[STAGES * STAGE] __attribute__((aligned(128)));
+    const uint lid = get_local_id(0), wave = WAVE(), mine = wave % WAVES;
+    const place at = {mine / (BN / WN) * WM, mine % (BN / WN) * WN, PARTS > 1 ? wave / WAVES * PART_K : 0, LANE()};
+    const uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, n_parts = (K + BK - 1) / BK;
+#if EXPAND
+    if (pass == 0) {
+        expand_w((__global uint4 *)scratch, IN_AT(uchar, w), w_row_bytes, N, K);
+        return;
+    }
+    const factors f = {IN_AT(act_t, x), scratch, x_stride, M, N, K, 2 * (ulong)K};
+#else
+    const factors f = {IN_AT(act_t, x), IN_AT(uchar, w), x_stride, M, N, K, w_row_bytes};
+#endif
+#if SHARES
+    const shares_t s = shares_of(scratch, shares, n_parts, m_tiles, n_tiles);
+    if (pass) {
+        const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+        add_shares(&s, &e, M, N, lid);
+        return;
+    }
+    for (uint turn = get_group_id(0); turn < m_tiles * shares; turn += get_num_groups(0)) {
+        const uint m_tile = turn % m_tiles, share = turn / m_tiles, begin = share_begins(&s, share),
+                   end = share_begins(&s, share + 1);
+        for (uint step = begin, n; step < end; step += n) {
+            const uint n_tile = step / n_parts, p = step % n_parts;
+            frag_c acc[MT][NT];
+            n = min(n_parts - p, end - step);
+            add_products(acc, parts, &f, m_tile * BM, n_tile * BN, p, p + n, &at, lid);
+            if (n == n_parts) {
+                const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+                finish_all(&e, acc, m_tile * BM + at.wm, M, n_tile * BN + at.wn, N, at.lane);
+            } else put_share(share_sums(&s, m_tile, share, step == begin), acc, at.wm, at.wn, at.lane);
+        }
+    }
+#else
+    const ulong tiles = (ulong)m_tiles * n_tiles;
+    for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+        const uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN; /* neighbours share W */
+        frag_c acc[MT][NT];
+        add_products(acc, parts, &f, m0, n0, 0, n_parts, &at, lid);
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
 #if PARTS > 1
         __local float *sums = (__local float *)parts;
-        store_sums(sums + part * BM * BN, acc, wm, wn, lane);
+        store_sums(sums + wave / WAVES * BM * BN, acc, at.wm, at.wn, at.lane);
         barrier(CLK_LOCAL_MEM_FENCE);
         finish_parts(&e, sums, m0, M, n0, N, lid);
         barrier(CLK_LOCAL_MEM_FENCE); /* of the next tile parts come there */
 #else
-        finish_all(&e, acc, m0 + wm, M, n0 + wn, N, lane);
+        finish_all(&e, acc, m0 + at.wm, M, n0 + at.wn, N, at.lane);
 #endif
     }
+#endif
 }

@@ -1,4 +1,4 @@
-/* gemm_mma: Y = X W^T + bias + residual on NVIDIA's matrix units (compute capability 8.0 and up), by inline PTX:
+/* gemm_mma: Y = X W^T + bias of tokens' experts on NVIDIA's matrix units (compute capability 8.0 and up), by inline PTX:
  * mma.sync m16n8k16, f16 in, f32 sums. BM x BN outputs a work-group, WM x WN of them a warp.
  *
  *   part s of K (BK = 32):  BM rows of X, then BN rows of W, 64 bytes each, in local memory
@@ -11,11 +11,15 @@
  *
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG, WM a multiple of 16, WN of 16;
  * STAGES >= 2, each of MMA_STAGE_BYTES (local_bytes.clh); W16 1: W holds F16 rows aligned to 16 bytes.
- * K is a multiple of 8, rows of X are F16 aligned to 16 bytes. GROUPED 1: experts_many.clh. Parts: mma.clh, expand.clh,
- * epilogue.clh, experts_many.clh.
+ * K is a multiple of 8, rows of X are F16 aligned to 16 bytes. Parts: mma.clh, expand.clh, epilogue.clh,
+ * experts_many.clh.
  */
 #ifndef WG
 #define WG 128
+#endif
+#ifndef GROUPED
+#define GROUPED 1
+#define EXPERTS 8
 #endif
 #include "common.clh"
 #include "local_bytes.clh"
@@ -201,28 +205,20 @@ KERNEL void gemm_mma(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N
 {
     LOCAL_ROOM(base, STAGES * PART)
     uint lid = get_local_id(0), lane = lid & 31;
-#if GROUPED
     __local expert_room expert_rows;
     const experts g = EXPERTS_OF_ARGS;
     count_pairs(&expert_rows, &g, lid);
-    uint m_tiles = count_tiles(&expert_rows, E);
-#else
-    uint m_tiles = (M + BM - 1) / BM;
-#endif
+    const uint m_tiles = count_tiles(&expert_rows, E);
     uint n_tiles = (N + BN - 1) / BN;
     ulong tiles = (ulong)m_tiles * n_tiles;
     place at = place_of(lid >> 5, lane);
     for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         uint n0 = tile / m_tiles * BN; /* neighbours share W */
         const __global uchar *w = IN_AT(uchar, w);
-#if GROUPED
         const rows_t found = find_rows(&expert_rows, &g, tile % m_tiles, lid), *rows = &found;
         const uint m0 = 0;
         M = rows->n;
         w += w_row_of(&g, rows->expert) * w_row_bytes;
-#else
-        uint m0 = tile % m_tiles * BM;
-#endif
         source s = {IN_AT(uchar, x), w, w_row_bytes, m0, M, n0, N, K, x_stride};
         float acc[A_TILES][B_TILES][4];
         clear(acc);

@@ -248,28 +248,31 @@ bool wf_cl_configure_attention_host(const cl_caps *caps, const cl_variant *v, co
     return true;
 }
 
-/* ---- AMD's and Intel's matrix units ------------------------------------------------------------------------------ */
+/* ---- any vendor's matrix units ----------------------------------------------------------------------------------- */
 
-/* The matrix unit of kernels/matrix.clh that a number of work-items share: rows and columns of a product; columns of
- * sums that fit a wave's registers, and the largest head whose queries fit beside them (RDNA3 holds those twice). */
+/* The matrix unit of kernels/matrix.clh that a number of work-items share: rows and columns of a product; keys of a
+ * tile; columns of sums that fit a wave's registers, and the largest head whose queries fit beside them (RDNA3 holds
+ * those twice). */
 typedef struct matrix_unit {
-    uint32_t lanes, rows, cols, sums, head;
+    uint32_t lanes, rows, cols, keys, sums, head;
 } matrix_unit;
 
 static matrix_unit matrix_unit_of(const cl_caps *caps)
 {
+    static const matrix_unit nvidia = {32, 16, 16, 64, 128, 128};
     static const matrix_unit units[] = {
-        {64, 16, 16, 128, 256}, {32, 16, 16, 64, 128}, {16, 8, 16, 64, 128}, {8, 8, 8, 32, 128}};
+        {64, 16, 16, 32, 256, 256}, {32, 16, 16, 32, 64, 128}, {16, 8, 16, 32, 64, 128}, {8, 8, 8, 32, 32, 128}};
+    if (caps->copies) return nvidia;
     for (size_t i = 0; i < WF_LEN(units); i++)
         if (units[i].lanes == caps->lanes) return units[i];
     return (matrix_unit){0};
 }
 
-/* Waves that share rows: until their columns fit registers, as far as the unit's columns divide keys and the head. */
-static uint32_t waves_of_rows(const matrix_unit *u, uint32_t head, uint32_t keys)
+/* Waves that share rows: until their columns fit registers, as far as the unit's columns divide the head. */
+static uint32_t waves_of_rows(const matrix_unit *u, uint32_t head)
 {
     uint32_t n = 1;
-    while (head / n > u->sums && head % (2 * n * u->cols) == 0 && keys % (2 * n * u->cols) == 0) n *= 2;
+    while (head / n > u->sums && head % (2 * n * u->cols) == 0) n *= 2;
     return n;
 }
 
@@ -288,17 +291,17 @@ static uint32_t packed_rows(const cl_caps *caps, const matrix_unit *u, uint32_t 
 {
     for (; rows >= u->rows; rows /= 2) {
         uint32_t group = rows / u->rows * waves * u->lanes;
-        bool fits = (uint32_t)ATTENTION_MATRIX_LOCAL_BYTES(rows, head, keys, waves * u->cols) <= caps->local_bytes;
+        bool fits = ATTENTION_MATRIX_LOCAL_BYTES(rows, head, keys, waves, caps->copies) <= caps->local_bytes;
         if (fits && wf_cl_group(caps, group, limit) == group) return rows;
     }
     return 0;
 }
 
-/* F16 throughout, in vectors of 16 bytes. */
+/* F16 throughout, in vectors of 16 bytes, and a scale that keeps the order of scores. */
 static bool suits_units(const matrix_unit *u, const wf_call *c)
 {
     const wf_view *q = &c->in[WF_ATTENTION_Q], *k = &c->in[WF_ATTENTION_K_POOL], *v = &c->in[WF_ATTENTION_V_POOL];
-    return u->lanes && q->dtype == WF_F16 && k->dtype == WF_F16 && c->p.head_dim % 16 == 0 &&
+    return u->lanes && c->p.scale > 0 && q->dtype == WF_F16 && k->dtype == WF_F16 && c->p.head_dim % 16 == 0 &&
            c->p.head_dim <= u->head &&
            (q->stride | k->stride) % 8 == 0 && (q->offset | k->offset | v->offset) % 16 == 0;
 }
@@ -310,9 +313,9 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
 {
     const wf_op_params *p = &c->p;
     const matrix_unit u = matrix_unit_of(caps);
-    uint32_t g = p->n_head / p->n_kv_head, keys = (uint32_t)v->tile[1];
+    uint32_t g = p->n_head / p->n_kv_head, keys = WF_MIN(u.keys, (uint32_t)v->tile[1]);
     if (!suits_units(&u, c)) return false;
-    uint32_t waves = waves_of_rows(&u, p->head_dim, keys);
+    uint32_t waves = waves_of_rows(&u, p->head_dim);
     uint32_t most = v->tile[0] ? (uint32_t)v->tile[0] : rows_of_heads(&u, g);
     uint32_t packed = packed_rows(caps, &u, most, p->head_dim, keys, waves, limit);
     if (!packed) return false;
@@ -323,6 +326,7 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
     wf_cl_knob(l, "R", (int32_t)packed);
     wf_cl_knob(l, "TK", (int32_t)keys);
     wf_cl_knob(l, "WC", (int32_t)waves);
+    wf_cl_knob(l, "COPIES", caps->copies);
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);

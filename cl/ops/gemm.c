@@ -198,8 +198,7 @@ static bool share_tiles(const cl_caps *caps, const wf_call *c, const tile_shape 
 {
     uint64_t m_tiles = (c->out[WF_GEMM_Y].rows + s->bm - 1) / s->bm,
              n_tiles = (c->out[WF_GEMM_Y].cols + s->bn - 1) / s->bn,
-             steps = n_tiles * ((c->in[WF_GEMM_X].cols + s->bk - 1) / s->bk),
-             n = WF_MIN((uint64_t)caps->units * each, steps), bytes = m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
+             steps = n_tiles * ((c->in[WF_GEMM_X].cols + s->bk - 1) / s->bk), n = WF_MIN((uint64_t)caps->units * each, steps), bytes = m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
     l->groups = m_tiles * n;
     l->then_groups = m_tiles * n_tiles * (s->bm * s->bn / 4 / l->group);
     wf_cl_knob(l, "SHARES", 1);
@@ -301,7 +300,7 @@ static void warp_knobs(cl_launch *l, const cl_caps *caps, const int32_t tile[4],
     wf_cl_knob(l, "STAGES", (int32_t)stages);
 }
 
-bool wf_cl_configure_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_mma_tiles(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { LOCAL_BYTES = 48 << 10 };
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W];
@@ -531,15 +530,19 @@ static void wave_share(int32_t outputs, int32_t rows, int32_t *wm, int32_t *wn)
     *wn = outputs / *wm;
 }
 
-/* What a work-group of gemm_matrix has: bm x bn outputs, wm x wn a wave, bk of K, shared by `parts`. */
+/* What a work-group of gemm_matrix has: bm x bn outputs, wm x wn a wave, bk of K, shared by `parts`; how many of those
+ * are in local memory at once. */
 typedef struct matrix_shape {
-    int32_t bm, bn, wm, wn, bk, parts;
+    int32_t bm, bn, wm, wn, bk, parts, stages;
 } matrix_shape;
 
-static matrix_shape matrix_tile(const int32_t *t, uint32_t lanes)
+/* Parts of K that come by way of registers leave fewer of them for sums, and are shorter. */
+static matrix_shape matrix_tile(const int32_t *t, const cl_caps *caps)
 {
-    matrix_shape s = {.bm = t[0], .bn = t[1], .bk = 32, .parts = 1};
-    wave_share(t[0] * t[1] / (t[2] / (int32_t)lanes), t[0], &s.wm, &s.wn);
+    enum { SUMS = 64, SHORT_K = 32 };
+    int32_t outputs = t[0] * t[1], items = caps->copies ? t[2] : WF_MAX(t[2], outputs / SUMS);
+    matrix_shape s = {.bm = t[0], .bn = t[1], .bk = caps->copies ? t[3] : SHORT_K, .parts = 1};
+    wave_share(outputs / (items / (int32_t)caps->lanes), t[0], &s.wm, &s.wn);
     return s;
 }
 
@@ -556,31 +559,75 @@ static matrix_shape matrix_flat(const int32_t *t, uint32_t lanes, const wf_view 
     return s;
 }
 
-static void matrix_knobs(const matrix_shape *s, uint32_t lanes, cl_launch *l)
+/* Copies take no registers, so that several parts can be on their way. */
+static matrix_shape matrix_shape_of(const cl_caps *caps, const cl_variant *v, const wf_view *w)
 {
-    wf_cl_knob(l, "LANES", (int32_t)lanes);
+    enum { MOST_STAGES = 4 };
+    matrix_shape s = v->tile[4] > 0 ? matrix_flat(v->tile, caps->lanes, w) : matrix_tile(v->tile, caps);
+    int32_t room = (int32_t)caps->local_bytes / MATRIX_STAGE_BYTES(s.bm, s.bn, s.bk, caps->copies);
+    s.stages = WF_MIN(room, caps->copies ? MOST_STAGES : 2);
+    return s;
+}
+
+static void matrix_knobs(const cl_caps *caps, const matrix_shape *s, cl_launch *l)
+{
+    wf_cl_knob(l, "LANES", (int32_t)caps->lanes);
     wf_cl_knob(l, "BM", s->bm);
     wf_cl_knob(l, "BN", s->bn);
     wf_cl_knob(l, "BK", s->bk);
     wf_cl_knob(l, "WM", s->wm);
     wf_cl_knob(l, "WN", s->wn);
     wf_cl_knob(l, "PARTS", s->parts);
+    wf_cl_knob(l, "COPIES", caps->copies);
+    wf_cl_knob(l, "STAGES", s->stages);
+}
+
+bool wf_cl_suits_matrix(const cl_caps *caps, const wf_call *c)
+{
+    if (c->op != WF_OP_GEMM || !caps->lanes || c->in[WF_GEMM_X].dtype != WF_F16 || !reads_vectors(c)) return false;
+    /* as wf_cl_mma_tiles */
+    return wf_dtypes[c->in[WF_GEMM_W].dtype].block > 1 || c->in[WF_GEMM_W].dtype == WF_F16;
+}
+
+/* A work-group a tile. */
+static bool matrix_tiles(const cl_caps *caps, const matrix_shape *s, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    const wf_view *y = &c->out[WF_GEMM_Y];
+    uint32_t group = (uint32_t)(s->bm / s->wm * (s->bn / s->wn) * s->parts) * caps->lanes;
+    if (wf_cl_group(caps, group, limit) < group || s->stages < 2) return false;
+    wf_cl_group_knobs(l, caps, group);
+    matrix_knobs(caps, s, l);
+    l->groups = (uint64_t)((y->rows + s->bm - 1) / s->bm) * (uint64_t)((y->cols + s->bn - 1) / s->bn);
+    return true;
 }
 
 bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    const wf_dtype_info *w = &wf_dtypes[c->in[WF_GEMM_W].dtype];
-    if (!caps->lanes || c->in[WF_GEMM_X].dtype != WF_F16 || !reads_vectors(c)) return false;
-    if (w->block == 1 && c->in[WF_GEMM_W].dtype != WF_F16) return false; /* as wf_cl_configure_mma */
-    matrix_shape s =
-        v->tile[4] ? matrix_flat(v->tile, caps->lanes, &c->in[WF_GEMM_W]) : matrix_tile(v->tile, caps->lanes);
-    uint32_t group = (uint32_t)(s.bm / s.wm * (s.bn / s.wn) * s.parts) * caps->lanes;
-    if (wf_cl_group(caps, group, limit) < group) return false;
-    if ((uint32_t)MATRIX_LOCAL_BYTES(s.bm, s.bn, s.bk) > caps->local_bytes) return false;
-    wf_cl_group_knobs(l, caps, group);
-    matrix_knobs(&s, caps->lanes, l);
-    wf_cl_knob(l, "W16", w->block == 1);
-    l->groups =
-        (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * (uint64_t)((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
-    return wf_cl_gemm_arguments(v, c, l);
+    if (!wf_cl_suits_matrix(caps, c)) return false;
+    const matrix_shape s = matrix_shape_of(caps, v, &c->in[WF_GEMM_W]);
+    if (!matrix_tiles(caps, &s, c, limit, l)) return false;
+    wf_cl_knob(l, "W16", wf_dtypes[c->in[WF_GEMM_W].dtype].block == 1);
+    if (!wf_cl_gemm_arguments(v, c, l)) return false;
+    const tile_shape tile = {(uint32_t)s.bm, (uint32_t)s.bn, (uint32_t)s.bk, 1};
+    return v->tile[4] >= 0 || share_tiles(caps, c, &tile, (uint32_t)-v->tile[4], l);
+}
+
+/* The same with all of W decoded to scratch memory first, for many rows of X. */
+bool wf_cl_configure_matrix_expand(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                                   cl_launch *l)
+{
+    enum { EACH = 64 }; /* weights of a work-item */
+    const wf_view *w = &c->in[WF_GEMM_W];
+    const uint64_t bytes = 2ull * w->rows * w->cols;
+    if (!wf_cl_suits_matrix(caps, c) || wf_dtypes[w->dtype].block == 1 || bytes > caps->panels) return false;
+    const matrix_shape s = matrix_shape_of(caps, v, w);
+    if (!matrix_tiles(caps, &s, c, limit, l)) return false;
+    wf_cl_knob(l, "W16", 1);
+    wf_cl_knob(l, "EXPAND", 1);
+    l->then_groups = l->groups;
+    if (l->groups) wf_cl_items(l, ((uint64_t)w->rows * w->cols + EACH - 1) / EACH);
+    bool fits = wf_cl_gemm_arguments(v, c, l);
+    wf_cl_arg_scratch(l, bytes);
+    wf_cl_arg_u32(l, 0); /* the pass */
+    return fits;
 }

@@ -15,5 +15,7 @@ bool wf_cl_rows_of_halves(const wf_view *x, uint32_t align);
 bool wf_cl_fused_arguments(const cl_variant *, const wf_call *, cl_launch *);
 /* with the rotation behind, a work-item has a pair of neighbours; false where they lie otherwise */
 bool wf_cl_pair_knobs(const wf_call *, cl_launch *);
+/* the tile of gemm_mma.cl for an expert's product; false where it cannot */
+bool wf_cl_mma_tiles(const cl_caps *, const cl_variant *, const wf_call *, uint32_t limit, cl_launch *);
 
 #endif

@@ -1,7 +1,7 @@
 /* grouped_gemm: products with the experts that each token chose. A kernel of gemm with the knob GROUPED finds the rows
  * of X and the matrix of its expert by ids (kernels/experts.clh); a row of X and of Y is a pair of a token with one of
  * its experts. */
-#include "cl/cl.h"
+#include "cl/ops/gemm.h"
 
 static uint64_t pairs_of(const wf_call *c)
 {
@@ -112,7 +112,7 @@ bool wf_cl_configure_grouped_mma(const cl_caps *caps, const cl_variant *v, const
                                  cl_launch *l)
 {
     wf_call p = product_of(c, (uint32_t)v->tile[0]);
-    return wf_cl_configure_mma(caps, v, &p, limit, l) && add_tiles(c, (uint32_t)v->tile[0], l);
+    return wf_cl_mma_tiles(caps, v, &p, limit, l) && add_tiles(c, (uint32_t)v->tile[0], l);
 }
 
 bool wf_cl_configure_grouped_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,

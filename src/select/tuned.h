@@ -8,7 +8,7 @@
  *     kernels 5b0c91f2
  *     dense_batch 1024
  *     cost device read=4545,f16=644,launch=4
- *     gemm F16 N=6144,K=4096 1:auto 9:mma16 33:mma64 256:auto
+ *     gemm F16 N=6144,K=4096 1:auto 9:matrix8 33:matrix64 256:auto
  *     decode_attention F16 H=32,KV=8,D=128,B=64 1:decode
  *     prefill_attention F16 H=32,KV=8,D=128 1:flash
  *

@@ -111,7 +111,7 @@ static bool read_keys(const char *p, wf_tuned_row *r)
     return !*p;
 }
 
-/* "33:mma64" */
+/* "33:matrix64" */
 static bool read_step(const char *p, wf_tuned_row *r)
 {
     wf_tuned_step *s = &r->step[r->n_steps];

@@ -290,7 +290,7 @@ static void hand_out(item *wave)
 {
     unsigned lanes = (unsigned)host.unit->lanes;
     uint32_t ballot = 0;
-    for (unsigned l = 0; l < lanes && l < 32; l++) ballot |= (uint32_t)(wave[l].word != 0) << l;
+    for (unsigned l = 0; l < lanes; l++) ballot |= (uint32_t)(wave[l].word != 0) << l % 32;
     for (unsigned l = 0; l < lanes; l++) wave[l].ballot = ballot, wave[l].got = wave[wave[l].from].word;
 }
 

@@ -52,7 +52,8 @@ class Program:
         """Of a wave, unrolled, on a unit of 16 rows and columns."""
         if self.kernel == "gemm_matrix":
             return self.knob("WM") // 16 * (self.knob("WN") // 16) * (self.knob("BK") // 16 // self.knob("PARTS"))
-        return 2 * (self.knob("D") // 16) * (self.knob("TK") // 16) // self.knob("WC")
+        d, keys = self.knob("D") // 16, self.knob("TK") // 16
+        return d * keys + d // self.knob("WC") * keys
 
 
 def check(good, what):
@@ -144,7 +145,7 @@ def main():
     if not shutil.which(CLANG):
         print(f"skipped: {CLANG} is missing (setup.sh installs it)")
         return 77
-    products = part.mine("cl", (p for p in programs(gemm) if p.of == "F16" or p.name == "matrix64"))  # each format once, each tile with F16
+    products = part.mine("cl", (p for p in programs(gemm) if p.of == "F16" or p.name in ("matrix64", "matrix128_expand")))  # each format twice, each tile with F16
     rows = programs(attention)
     units = part.mine("cl", sorted({p.unit for p in rows}))  # variants of one unit are compared with each other
     with tempfile.TemporaryDirectory() as folder:

@@ -177,7 +177,7 @@ static uint32_t products_of_first_tiles(const wf_check *k)
     const int32_t *seq = (const int32_t *)k->in[WF_ATTENTION_SEQ].data;
     uint32_t rows = blocks_arg(ROWS), heads = blocks_arg(HEADS), runs = 0;
     uint32_t g = k->c.p.n_head / k->c.p.n_kv_head, d = knob_of(&launch, "D"), keys = knob_of(&launch, "TK"), cols = (uint32_t)the_unit->cols;
-    uint32_t tiles = d / 16 * (keys / cols) + keys / 16 * (d / cols);
+    uint32_t tiles = d / 16 * (keys / cols) * knob_of(&launch, "WC") + keys / 16 * (d / cols);
     for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++) runs += m % rows == 0 || seq[m] != seq[m - 1];
     return runs * k->c.p.n_kv_head * ((g + heads - 1) / heads) * (knob_of(&launch, "R") / (uint32_t)the_unit->rows) * tiles;
 }

@@ -16,25 +16,53 @@
 
 /* ---- a problem ---------------------------------------------------------------------------------------------- */
 
-static const char *const formats[] = {"F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"};
-static const uint8_t format_ids[] = {WF_F16, WF_Q8_0, WF_Q4_0, WF_Q4_K, WF_Q6_K};
+/* The last one is Q4_K in planes. */
+static const char *const formats[] = {"F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "planes"};
+static const uint8_t format_ids[] = {WF_F16, WF_Q8_0, WF_Q4_0, WF_Q4_K, WF_Q6_K, WF_Q4_K};
+
+static uint8_t layout_of(size_t format) { return format + 1 == WF_LEN(formats) ? WF_CL_PLANES : WF_CL_ROWS; }
 
 typedef void kernel_fn(const void *x, uint64_t, const void *w, uint64_t, const void *bias, uint64_t, const void *res,
                        uint64_t, void *y, uint64_t, uint32_t half, uint32_t M, uint32_t N, uint32_t K,
-                       uint32_t x_stride, uint64_t w_row_bytes, uint32_t res_stride, uint32_t y_stride);
+                       uint32_t x_stride, uint64_t w_row_bytes, uint32_t res_stride, uint32_t y_stride, void *scratch,
+                       uint32_t a, uint32_t b);
 
 static kernel_fn *kernel;
 static wf_check *problem;
 static uint8_t *result;
+static wf_view weights; /* as the kernel gets them, at: */
+static void *packed;
+/* What kernels with two launches take more: scratch memory, then their last arguments, of which the last is the
+ * launch's number. Others leave them on the stack. */
+static void *scratch;
+static uint32_t last[2];
 
 static void call_kernel(void)
 {
     const wf_check *p = problem;
-    const wf_check_operand *x = &p->in[WF_GEMM_X], *w = &p->in[WF_GEMM_W], *bias = &p->in[WF_GEMM_BIAS];
+    const wf_check_operand *x = &p->in[WF_GEMM_X], *bias = &p->in[WF_GEMM_BIAS];
     const wf_check_operand *res = &p->in[WF_GEMM_RESIDUAL], *y = &p->out[WF_GEMM_Y];
-    kernel(x->data, 0, w->data, 0, bias->data, bias->data ? 0 : UINT64_MAX, res->data, res->data ? 0 : UINT64_MAX,
+    kernel(x->data, 0, packed, 0, bias->data, bias->data ? 0 : UINT64_MAX, res->data, res->data ? 0 : UINT64_MAX,
            result, 0, y->view.dtype == WF_F16, y->view.rows, y->view.cols, x->view.cols, x->view.stride,
-           wf_cl_row_bytes(&w->view), res->view.stride, y->view.stride);
+           wf_cl_row_bytes(&weights), res->view.stride, y->view.stride, scratch, last[0], last[1]);
+}
+
+/* Both launches of l, if there are two. groups: work-groups of one that is alone; 0: as l says. */
+static void launch(const cl_launch *l, uint32_t groups)
+{
+    if (!l->then_groups) {
+        host_groups(l->group, groups ? groups : (uint32_t)l->groups, call_kernel);
+        return;
+    }
+    uint32_t before = l->arg[l->n_args - 2].size == 4, *pass = &last[before];
+    last[0] = before ? l->arg[l->n_args - 2].u32 : 0;
+    scratch = aligned_alloc(128, WF_UP(l->scratch, 128));
+    *pass = 0;
+    host_groups(l->group, (uint32_t)l->groups, call_kernel);
+    *pass = 1;
+    host_groups(l->group, (uint32_t)l->then_groups, call_kernel);
+    free(scratch);
+    scratch = NULL;
 }
 
 static wf_case case_of(uint8_t format, uint32_t turn)
@@ -46,12 +74,24 @@ static wf_case case_of(uint8_t format, uint32_t turn)
                      .bias = i % 2 == 0, .residual = i < 2};
 }
 
-static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t groups)
+/* Rows that have no gaps, or F16's. */
+static void pack_weights(uint8_t layout)
+{
+    const wf_check_operand *w = &problem->in[WF_GEMM_W];
+    weights = w->view;
+    weights.layout = layout;
+    const uint64_t bytes = wf_cl_weight_bytes(NULL, layout, w->view.dtype, w->view.rows, w->view.cols);
+    packed = layout ? aligned_alloc(128, WF_UP(bytes, 128)) : w->data;
+    if (layout) wf_cl_weight_pack(NULL, layout, w->view.dtype, w->view.rows, w->view.cols, w->data, packed);
+}
+
+static bool run_case(wf_dev *ref, const wf_case *c, uint8_t layout, const cl_launch *l, uint32_t groups)
 {
     if (wf_check_new(ref, c, &problem)) return false;
+    pack_weights(layout);
     result = malloc(problem->out[WF_GEMM_Y].bytes);
     memset(result, 0xFF, problem->out[WF_GEMM_Y].bytes);
-    host_groups(l->group, groups ? groups : (uint32_t)l->groups, call_kernel);
+    launch(l, groups);
     host_run host = host_result();
     wf_check_result r = judged(problem, WF_GEMM_Y, result);
     char text[160];
@@ -60,6 +100,7 @@ static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t
     printf("%-4s %s: %.2g of its tolerance, %u products, %u mistakes %s\n", ok ? "ok" : "FAIL", text, r.error,
            host.products, host.mistakes, r.message);
     free(result);
+    if (layout) free(packed);
     wf_check_free(problem);
     return ok;
 }
@@ -72,9 +113,12 @@ static const struct program {
     uint32_t first, n;
 } programs[] = {{"matrix8", "matrix8", 0, 4},
                 {"matrix8_wide", "matrix8", 4, 1},
-                {"matrix16", "matrix16", 0, 4},
+                {"matrix64_shares", "matrix64_shares", 0, 4},
+                {"matrix64_narrow", "matrix64_narrow", 0, 4},
                 {"matrix64", "matrix64", 0, 4},
-                {"matrix128", "matrix128", 0, 4}};
+                {"matrix64_wide", "matrix64_wide", 0, 4},
+                {"matrix128", "matrix128", 0, 4},
+                {"matrix128_expand", "matrix128_expand", 0, 4}};
 
 static const struct program *program_named(const char *name)
 {
@@ -83,14 +127,16 @@ static const struct program *program_named(const char *name)
     return NULL;
 }
 
-static bool configure(const unit *u, const char *variant, uint8_t format, uint32_t turn, cl_launch *l)
+static bool configure(const unit *u, const char *variant, size_t f, uint32_t turn, cl_launch *l)
 {
     cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true,
-                    .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
+                    .panels = 64 << 20, .units = 4, .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
     const cl_variant *v = variant_named(WF_OP_GEMM, variant);
+    const uint8_t format = format_ids[f];
     wf_case c = case_of(format, turn);
     wf_view x = {.rows = c.m, .cols = c.k, .stride = c.k + c.pad, .dtype = WF_F16};
-    wf_view w = {.rows = c.n, .cols = c.k, .stride = c.k + (wf_dtypes[format].block > 1 ? 0 : c.pad), .dtype = format};
+    wf_view w = {.rows = c.n, .cols = c.k, .stride = c.k + (wf_dtypes[format].block > 1 ? 0 : c.pad), .dtype = format,
+                 .layout = layout_of(f)};
     wf_view y = {.rows = c.m, .cols = c.n, .stride = c.n + c.pad, .dtype = c.out};
     wf_call call = {.op = WF_OP_GEMM, .in = {x, w}, .out = {y}};
     if (!v) return false;
@@ -105,7 +151,7 @@ static int print_knobs(void)
         if (host_units[u].takes_nan) continue; /* not of gemm_matrix.cl */
         for (size_t v = 0; v < WF_LEN(programs); v++) {
             for (size_t f = 0; f < WF_LEN(formats); f++) {
-                if (!configure(&host_units[u], programs[v].variant, format_ids[f], programs[v].first, &l)) return 1;
+                if (!configure(&host_units[u], programs[v].variant, f, programs[v].first, &l)) continue;
                 printf("%s gemm_matrix %s %s %s", host_units[u].name, programs[v].name, formats[f],
                        host_units[u].macros);
                 print_options(&l);
@@ -130,7 +176,7 @@ static int run(const char *path, const char *unit_name, const char *program, con
     for (uint32_t turn = p->first; turn < p->first + p->n; turn++) {
         cl_launch l;
         wf_case c = case_of(format_ids[f], turn);
-        ok = configure(u, p->variant, format_ids[f], turn, &l) && run_case(ref, &c, &l, turn == 2 ? 1 : 0) && ok;
+        ok = configure(u, p->variant, f, turn, &l) && run_case(ref, &c, layout_of(f), &l, turn == 2 ? 1 : 0) && ok;
     }
     host_end();
     wf_dev_close(ref);

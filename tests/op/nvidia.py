@@ -209,7 +209,7 @@ def told(family, knobs, m, n, k, good, error):
 
 
 def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False, w_type="f16", tool=None, act=32):
-    """With a tool W is MMA-fragment-major in format w_type, else F16 or, of gemm_mma, rows of w_type. act: bits of X where it is normalised."""
+    """W is MMA-fragment-major, with a tool in format w_type, else in F16. act: bits of X where it is normalised."""
     knobs = {**knobs, "ACT": act} if norm else knobs
     kernel = built(folder, family, group, {**knobs, **(formats_of(tool)[w_type] if tool else {})}, "f16" if tool else w_type)
     g = np.random.default_rng(m * 131 + n * 7 + k)
@@ -223,11 +223,10 @@ def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, nor
     if tool:
         w, packed = quantised(tool, w_type, n, k)
     else:
-        packed, w = q8_0(w) if w_type == "q8_0" else (w, w)
-        packed = gapped(packed) if family == "gemm_mma" else fragments(w)
+        packed = fragments(w)
     args = [buffer(gapped(x)), zero, buffer(packed), zero, buffer(b), zero if bias else NONE, buffer(res), zero if residual else NONE,
             out, zero, np.uint32(half), np.uint32(m), np.uint32(cols), np.uint32(k),
-            np.uint32(k + 16 // x.itemsize), np.uint64(packed.nbytes // n if family == "gemm_mma" else 2 * k), np.uint32(cols), np.uint32(cols)]
+            np.uint32(k + 16 // x.itemsize), np.uint64(2 * k), np.uint32(cols), np.uint32(cols)]
     if family == "gemm_flat":
         args += [buffer(scale), zero if norm else NONE, np.float32(1e-5)]
     kernel(QUEUE, (3 * group,), (group,), *args)
@@ -485,8 +484,6 @@ def main(folder, tool):
         product(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 64, 2, 1), 21, 64, 256, bias=True, w_type="MXFP4", tool=tool),
         *(product(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 1), 21, 44, 512, residual=True, w_type=t, tool=tool) for t in ("IQ2_S", "Q2_K")),
         experts(folder, "gemm_flat", 64, row(2, 256), 1, 2, 8, 48, 256, bias=True, half=True, w_type="MXFP4", tool=tool),
-        product(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 40, 328, bias=True, residual=True, half=True),
-        product(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 43, 160, bias=True, residual=True, w_type="q8_0"),
     ]
     good = [case() for case in part.mine("cl", cases)]
     return 0 if all(good) else 1
