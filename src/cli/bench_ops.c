@@ -121,8 +121,10 @@ static int cmd_bench_ops(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {0, "op", "OP,...", "gemm, decode_attention, prefill_attention (default: those of the shapes, or all)", WF_OPT_TEXT,
-     AT(ops), .words = "gemm decode_attention prefill_attention"},
+    {0, "op", "OP,...",
+     "gemm, decode_attention, prefill_attention (default: those of the shapes, or all); kv_copy: pages of KV from and "
+     "to host memory, and both at once",
+     WF_OPT_TEXT, AT(ops), .words = "gemm decode_attention prefill_attention kv_copy"},
     {0, "shape", "SHAPE",
      "M=8,N=6144,K=4096: a GEMM of M tokens with N x K weights (without M: 1 to 2048); or B=64,L=4096: attention of B "
      "sequences with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: a window of the last "

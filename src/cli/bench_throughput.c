@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NORM_LIMIT_MS = 200 /* NanoFlow's limit on the mean normalised latency */ };
+enum { NORM_LIMIT_MS = 200 /* NanoFlow's limit on the mean normalised latency */, PAGE_TOKENS = 16 };
 static const char cost_here[] = "here"; /* the device of the cost model is the one that runs */
 
 /* The highest rate of a policy and a load within the latency limit. */
@@ -46,6 +46,9 @@ typedef struct run_row {
     struct weft_stats before, after; /* of the engine */
     double total_rate, optimum_pct;  /* tokens per second, input and output; percent of equation 5's optimum, or NAN */
     uint32_t rounds; /* of conversations; 0 or 1: requests stand alone */
+    uint64_t reusable;            /* prompt tokens that earlier rounds had computed, as whole pages */
+    double first_ms, last_ms;     /* median TTFT of the first and of the last round */
+    struct weft_kv_tier_stats tiers[WEFT_N_KV_TIERS]; /* before */
 } run_row;
 
 /* ---- the ceilings ---------------------------------------------------------------------------------------------- */
@@ -262,6 +265,23 @@ static void on_replay_progress(void *user, size_t done)
     wf_progress_update(&v->t->bar, v->policy, (double)done / (double)v->n);
 }
 
+/* What the pages of earlier rounds hold, of which the last token was not computed, and what finding them is worth. */
+static weft_status take_rounds(const throughput *t, const wf_request_result *a, size_t n, run_row *row)
+{
+    static const double no_limit[WF_N_METRICS];
+    uint32_t page = t->o->engine.page_tokens ? t->o->engine.page_tokens : PAGE_TOKENS;
+    size_t each = n / row->rounds;
+    for (size_t i = 0; i < n - each; i++)
+        if (a[i].ok && a[i + each].ok) row->reusable += (a[i].n_in + a[i].n_out - 1) / page * page;
+    for (int last = 0; last < 2; last++) {
+        wf_load_stats one = {0};
+        WF_TRY(wf_load_stats_make(last ? a + n - each : a, each, 1, no_limit, &one));
+        *(last ? &row->last_ms : &row->first_ms) = wf_percentile(&one.metric[WF_TTFT], 50);
+        wf_load_stats_free(&one);
+    }
+    return WEFT_OK;
+}
+
 /* Runs requests, each of which fits the engine's context; at: when they arrive, NULL: all at once. Ctrl-C ends it with
  * what was done. The caller frees row->stats. */
 static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_request_specs *specs, const double *at,
@@ -285,10 +305,12 @@ static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_r
     double seconds;
     if (!results) return WEFT_ERR_NOMEM;
     weft_engine_stats(e, &row->before);
+    for (int i = 0; i < WEFT_N_KV_TIERS; i++) weft_engine_kv_tier_stats(e, (enum weft_kv_tier)i, &row->tiers[i]);
     weft_status s = wf_replay(e, &p, results, &seconds);
     weft_engine_stats(e, &row->after);
     wf_progress_end(&t->bar);
     if (!s) s = wf_load_stats_make(results, p.n, seconds, no_limit, &row->stats);
+    if (!s && row->rounds > 1) s = take_rounds(t, results, p.n, row);
     wf_request_results_free(results, p.n);
     if (s) return s;
     row->total_rate = (double)(row->stats.n_in + row->stats.n_out) / seconds;
@@ -301,23 +323,32 @@ static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_r
 static void print_reuse(const throughput *t, struct weft_engine *e, const run_row *row)
 {
     const struct weft_stats *a = &row->before, *b = &row->after;
-    struct weft_kv_tier_stats host = {0}, disk = {0};
-    weft_engine_kv_tier_stats(e, WEFT_KV_TIER_HOST, &host);
-    weft_engine_kv_tier_stats(e, WEFT_KV_TIER_DISK, &disk);
-    if (row->rounds > 1 && wf_rows_for_people(&t->rows))
-        fprintf(stderr,
-                "%u rounds: %llu of %llu prompt tokens were in the KV cache, %llu below it; down %s to the host, %s to "
-                "disk, up %s and %s\n",
-                row->rounds, (unsigned long long)(b->prefix_hits - a->prefix_hits),
-                (unsigned long long)(b->prefix_queries - a->prefix_queries), (unsigned long long)host.hits,
-                WF_HUMAN(host.stored_bytes, true), WF_HUMAN(disk.stored_bytes, true), WF_HUMAN(host.loaded_bytes, true),
-                WF_HUMAN(disk.loaded_bytes, true));
+    uint64_t up[WEFT_N_KV_TIERS], down[WEFT_N_KV_TIERS], hits = 0, found = b->prefix_hits - a->prefix_hits;
+    for (int i = 0; i < WEFT_N_KV_TIERS; i++) {
+        struct weft_kv_tier_stats now = {0};
+        weft_engine_kv_tier_stats(e, (enum weft_kv_tier)i, &now);
+        hits += now.hits - row->tiers[i].hits;
+        up[i] = now.loaded_bytes - row->tiers[i].loaded_bytes, down[i] = now.stored_bytes - row->tiers[i].stored_bytes;
+    }
+    if (row->rounds < 2 || !wf_rows_for_people(&t->rows)) return;
+    fprintf(stderr,
+            "%u rounds: %llu of %llu prompt tokens were in the KV cache, %llu below it, together %.1f %% of what "
+            "earlier rounds computed; down %s to the host, %s to disk, up %s and %s; TTFT p50 %.1f ms in the first "
+            "round, %.1f ms in the last\n",
+            row->rounds, (unsigned long long)found, (unsigned long long)(b->prefix_queries - a->prefix_queries),
+            (unsigned long long)hits, 100.0 * (double)(found + hits) / (double)WF_MAX(row->reusable, 1u),
+            WF_HUMAN(down[WEFT_KV_TIER_HOST], true), WF_HUMAN(down[WEFT_KV_TIER_DISK], true),
+            WF_HUMAN(up[WEFT_KV_TIER_HOST], true), WF_HUMAN(up[WEFT_KV_TIER_DISK], true), row->first_ms, row->last_ms);
 }
 
-/* Every request is the first round of a conversation, whose later ones are as long. */
-static weft_status add_rounds(wf_request_specs *specs, uint32_t rounds)
+/* Every request is the first round of a conversation. */
+static weft_status add_rounds(const wf_opts *o, wf_request_specs *specs, uint32_t rounds)
 {
-    for (size_t i = 0, n = specs->n; i < (rounds - 1) * n; i++) WF_TRY(wf_request_specs_add(specs, specs->list[i]));
+    for (size_t i = 0, n = specs->n; i < (rounds - 1) * n; i++) {
+        wf_request_spec one = specs->list[i];
+        if (i < n) one.n_in = wf_load_round_tokens(o, &one);
+        WF_TRY(wf_request_specs_add(specs, one));
+    }
     return WEFT_OK;
 }
 
@@ -343,9 +374,9 @@ static weft_status run_load(throughput *t, struct weft_engine *e, const char *po
     wf_request_specs specs = {0};
     double *at = NULL;
     run_row row = {.policy = policy, .load = l, .rate = rate, .rounds = rounds_of(t)};
-    weft_status s = wf_load_pick(t->o, l, t->context / rounds_of(t), &specs, &row.skipped);
+    weft_status s = wf_load_pick(t->o, l, t->context, row.rounds, &specs, &row.skipped);
     if (!s && t->o->load.arrivals && !(at = wf_load_arrivals(t->o, &specs, &row.rate))) s = WEFT_ERR_NOMEM;
-    if (!s) s = add_rounds(&specs, row.rounds);
+    if (!s) s = add_rounds(t->o, &specs, row.rounds);
     if (!s) s = run_requests(t, e, &specs, at, &row);
     if (!s) print_reuse(t, e, &row);
     if (!s) print_run(t, &row), s = note_limit(t, &row);

@@ -53,9 +53,9 @@ typedef struct wf_load_opts {
     const char *lengths, *policies, *arrivals;
     wf_reals rates, percentiles;
     float peak_tflops;
-    uint32_t rounds; /* of conversations in `bench throughput` */
-        float think_s;
-        uint32_t n_requests, port;
+    uint32_t rounds, round_tokens; /* of conversations in `bench throughput`; of later prompts, 0: as the first */
+    float think_s;
+    uint32_t n_requests, port;
     const char *cost_on; /* a device of the cost model; NULL: found by the name of the present one */
     const char *host, *api_key_file, *dataset, *prompts;
     wf_words goodput, headers;

@@ -93,12 +93,18 @@ bool wf_load_policy(const wf_opts *o, const char **rest, char out[16])
 
 /* ---- requests of one load ---------------------------------------------------------------------------------------- */
 
-weft_status wf_load_pick(const wf_opts *o, const wf_named_load *l, uint32_t context, wf_request_specs *out,
-                         size_t *skipped)
+uint32_t wf_load_round_tokens(const wf_opts *o, const wf_request_spec *first)
+{
+    return o->load.round_tokens ? o->load.round_tokens : WF_MAX(first->n_in, 1u);
+}
+
+weft_status wf_load_pick(const wf_opts *o, const wf_named_load *l, uint32_t context, uint32_t rounds,
+                         wf_request_specs *out, size_t *skipped)
 {
     for (size_t i = 0; i < l->specs.n && out->n < n_requests(o); i++) {
         const wf_request_spec *a = &l->specs.list[i];
-        if ((uint64_t)WF_MAX(a->n_in, 1u) + a->n_out > context) ++*skipped;
+        uint64_t later = (uint64_t)(rounds - 1) * wf_load_round_tokens(o, a);
+        if (WF_MAX(a->n_in, 1u) + later + (uint64_t)rounds * a->n_out > context) ++*skipped;
         else WF_TRY(wf_request_specs_add(out, *a));
     }
     if (out->n) return WEFT_OK;

@@ -22,9 +22,12 @@ int wf_loads_read(const wf_opts *o, uint32_t context, wf_named_loads *out);
 void wf_loads_free(wf_named_loads *a);
 /* The next of the policies to run; *rest: where the list goes on, NULL at first. false: there are no more. */
 bool wf_load_policy(const wf_opts *o, const char **rest, char out[16]);
-/* The first requests that fit the context, as many as are asked for; their texts stay those of the load. */
-weft_status wf_load_pick(const wf_opts *o, const wf_named_load *l, uint32_t context, wf_request_specs *out,
-                         size_t *skipped);
+/* The first requests that fit the context with all rounds of their conversations, as many as are asked for; their texts
+ * stay those of the load. */
+weft_status wf_load_pick(const wf_opts *o, const wf_named_load *l, uint32_t context, uint32_t rounds,
+                         wf_request_specs *out, size_t *skipped);
+/* Prompt tokens that a later round adds. */
+uint32_t wf_load_round_tokens(const wf_opts *o, const wf_request_spec *first);
 /* Arrival times: random, or those of the trace, scaled to *rate if that is set. *rate: the resulting rate. NULL: no
  * memory. */
 double *wf_load_arrivals(const wf_opts *o, const wf_request_specs *a, double *rate);

@@ -153,7 +153,7 @@ static weft_status run_load(simulating *t, const char *policy, const wf_named_lo
     double *at = NULL;
     simulated r = {.policy = policy, .load = l->name, .rate = rate};
     uint32_t context = t->o->engine.context ? t->o->engine.context : UINT32_MAX;
-    weft_status s = wf_load_pick(t->o, l, context, &specs, &r.skipped);
+    weft_status s = wf_load_pick(t->o, l, context, 1, &specs, &r.skipped);
     if (!s && t->o->load.arrivals && !(at = wf_load_arrivals(t->o, &specs, &r.rate))) s = WEFT_ERR_NOMEM;
     if (!s) s = run_requests(t, &specs, at, &r);
     if (!s) print_row(t, &r);

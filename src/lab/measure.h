@@ -72,6 +72,12 @@ weft_status wf_clock_variant(wf_problem *p, int variant, const wf_clock *c, doub
 /* Can the variant run the problem, and does it pass its check? */
 weft_status wf_clock_usable(wf_problem *p, int variant, bool *usable);
 
+/* ---- copies.c: pages of KV to host memory and back ---------------------------------------------------------- */
+
+/* Rows "kv_copy": up, down, both ways at once, in GB/s together. */
+weft_status wf_bench_copies(wf_dev *dev, const struct weft_ceilings *top, uint32_t repeat, weft_op_fn on_row,
+                            void *user);
+
 /* ---- batch.c: tokens per step -------------------------------------------------------------------------------- */
 
 #define WF_STEP_DOUBLINGS 24

@@ -17,7 +17,7 @@ typedef struct session {
     wf_queue *q;
     wf_ceilings top;
     struct weft_ceilings shown;
-    bool wanted[WF_N_MEASURED];
+    bool wanted[WF_N_MEASURED], wants_copies;
     wf_shape *shape; /* what to measure, grouped by weight matrix */
     size_t n;
 } session;
@@ -73,16 +73,21 @@ static weft_status add_given(session *s, enum wf_tuned_op op, uint8_t dtype, boo
     return WEFT_OK;
 }
 
+static const char copies_name[] = "kv_copy"; /* of no shape */
+
 static weft_status want_ops(session *s)
 {
     for (int i = 0; i < WF_N_MEASURED; i++) s->wanted[i] = !s->p->ops;
     for (const char *p = s->p->ops; p; p++) {
         size_t n = strcspn(p, ","), i = 0;
+        bool copies = n == strlen(copies_name) && !strncmp(p, copies_name, n);
+        s->wants_copies |= copies;
         while (i < WF_N_MEASURED && (strlen(wf_tuned_kinds[i].name) != n || strncmp(p, wf_tuned_kinds[i].name, n))) i++;
-        if (i == WF_N_MEASURED)
-            return wf_fail(WEFT_ERR_ARG, "cannot measure '%.*s': use gemm, decode_attention or prefill_attention",
-                           (int)n, p);
-        s->wanted[i] = true;
+        if (i == WF_N_MEASURED && !copies)
+            return wf_fail(WEFT_ERR_ARG,
+                           "cannot measure '%.*s': use gemm, decode_attention, prefill_attention or kv_copy", (int)n,
+                           p);
+        if (!copies) s->wanted[i] = true;
         p += n;
         if (!*p) break;
     }
@@ -200,6 +205,8 @@ static weft_status measure_all(session *s)
             skip_shape(s, b, wf_error()), st = WEFT_OK;
     }
     if (have) wf_problem_destroy(&p);
+    if (!st && s->wants_copies)
+        st = wf_bench_copies(s->dev, &s->shown, s->p->repeat ? s->p->repeat : REPEAT, s->p->on_row, s->p->user);
     return st;
 }
 

@@ -109,12 +109,19 @@ class Throughput(cli.TestCase):
         r = self.ok(*throughput("--policy", "nanoflow", "--const", "40:8", "--num-prompts", 6, "-c", 256, "--max-num-seqs", 2, "--kv-memory", "1M",
                                 "--kv-host", "16M", "WEFT_ROUNDS=3", "WEFT_THINK_TIME=0.02", "WEFT_KV_STORE_ALWAYS=1", "WEFT_KV_LOAD_ALWAYS=1"))
         self.assertRegex(r.text, r"\| 40:8 +\| +18 \| +0 \| +1584 \| +144 \|")
-        found, prompts, below = map(int, re.search(r"3 rounds: (\d+) of (\d+) prompt tokens were in the KV cache, (\d+) below it", r.err).groups())
+        *counts, part = re.search(r"3 rounds: (\d+) of (\d+) prompt tokens were in the KV cache, (\d+) below it, together ([0-9.]+) %", r.err).groups()
+        found, prompts, below = map(int, counts)
         self.assertEqual(prompts, 1584 + 1)
         most = 6 * (32 + 80)  # whole pages of 48 and 96 tokens, the last of which was not computed; a page may go before it is stored
         self.assertIn(found + below, range(most // 2, most + 1))
         self.assertGreater(below, 0)
+        self.assertAlmostEqual(float(part), 100 * (found + below) / most, delta=0.06)
         self.fails(cli.RUNTIME, "no request fits", *throughput("--const", "40:8", "-c", 143, "WEFT_ROUNDS=3"))
+        short = ["--policy", "nanoflow", "--const", "40:8", "--num-prompts", 2, "WEFT_ROUNDS=3", "WEFT_ROUND_TOKENS=4"]
+        r = self.ok(*throughput(*short, "-c", 72))  # prompts of 40, 52 and 64 tokens
+        self.assertRegex(r.text, r"\| 40:8 +\| +6 \| +0 \| +312 \| +48 \|")
+        self.assertRegex(r.err, r" 160 of 313 prompt .* together 100.0 % .* TTFT p50 [0-9.]+ ms in the first round, [0-9.]+ ms in the last")
+        self.fails(cli.RUNTIME, "no request fits", *throughput(*short, "-c", 71))
 
     def test_arrivals_of_the_trace(self):
         """Its four requests that fit come within 60 s, so 1 in 20 s; a thousand times as fast when that rate is asked for."""

@@ -111,6 +111,15 @@ class Ops(Folder):
         self.assertEqual(len(self.ops(*GEMM, "WEFT_WORK_GROUPS=1", "--results", self.folder)), 1)
         self.assertEqual([r["shape"] for r in self.results()], ["M=3,N=64,K=64,groups=1"])
 
+    def test_copies(self):
+        """Pages of KV to host memory and back, with a row each for the ways alone and both at once."""
+        for device in devices():
+            rows = self.ops("--op", "kv_copy", device=device)
+            self.assertEqual([(r["op"], r["shape"], r["unit"]) for r in rows], [("kv_copy", s, "GB/s") for s in ("up", "down", "both ways")])
+            bytes_of = [float(r["rate"]) * float(r["median_us"]) for r in rows]
+            self.assertGreater(min(bytes_of), 0)
+            self.assertAlmostEqual(bytes_of[2] / (bytes_of[0] + bytes_of[1]), 1, delta=1e-3)
+
     def test_markdown_and_json(self):
         text = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, env=self.env).text
         self.assertRegex(text.splitlines()[0], r"Ceilings measured now: reading [0-9.e+]+ GB/s, F32 [0-9.]+ TFLOP/s")
