@@ -376,15 +376,15 @@ static void begin_loads(wf_tiers *t)
     }
 }
 
-/* An offer is taken if its page still holds that block. */
+/* An offer is taken if its page still holds that block, which may have had to make way before there was time for it. */
 static bool take_offer(wf_tiers *t, wf_tier_move *m)
 {
     const wf_tier_offer *o = &t->offers[t->first_offer];
     t->first_offer = (t->first_offer + 1) % t->cap_offers;
     t->n_offers--;
     const int32_t *tokens = wf_prefix_holds(t->prefix, o->page, &o->key, o->table);
-    if (!tokens || wf_store_slot(&t->pool, &o->key, o->table) >= 0) return false;
-    int32_t slot = wf_store_take(&t->pool, &o->key, tokens, o->table, WF_STORED_COMING);
+    if (wf_store_slot(&t->pool, &o->key, o->table) >= 0) return false;
+    int32_t slot = tokens ? wf_store_take(&t->pool, &o->key, tokens, o->table, WF_STORED_COMING) : -1;
     t->stats.dropped += slot < 0;
     if (slot < 0) return false;
     m->page[m->n] = o->page;

@@ -200,6 +200,82 @@ static void test_swaps(void **state)
     close_all(&f);
 }
 
+/* ---- copies of tiers below the device (mem/tiers.h) -------------------------------------------------------------- */
+
+enum { MOVED_PAGES = 20, POLLED_NS = 1000 }; /* a copy of a page takes a microsecond, as a look does */
+
+static uint32_t begin_move(fixture *f, bool out, uint8_t (*host)[PAGE_BYTES])
+{
+    wf_tier_copy list[MOVED_PAGES];
+    uint32_t ticket;
+    for (int32_t i = 0; i < MOVED_PAGES; i++) list[i] = (wf_tier_copy){i % 8, host[i % 8]};
+    assert_ok(wf_exec_move(f->e, out, list, MOVED_PAGES, &ticket));
+    return ticket;
+}
+
+/* When its end was seen. */
+static uint64_t await_move(fixture *f, uint32_t ticket)
+{
+    enum wf_tier_moved moved;
+    while ((moved = wf_exec_moved(f->e, ticket)) == WF_TIER_MOVING) continue;
+    assert_int_equal(moved, WF_TIER_MOVED);
+    return wf_null_now(f->dev);
+}
+
+/* Neither does a store read a page before the step that computes it has ended, nor does a load write to one that a step
+ * may still read: whatever the host knows, copies run behind what was submitted before them. Both ways run at one time,
+ * and what is submitted later waits for neither. */
+static void test_moves_run_behind_steps(void **state)
+{
+    fixture f;
+    uint8_t host[2][8][PAGE_BYTES] = {{{0}}};
+    open_with(&f, PLAN(ONE_BATCH));
+    assert_ok(wf_exec_open_moves(f.e));
+    uint64_t alone = step(&f, &(wf_step_io){0});
+    for (int ways = 1; ways <= 3; ways++) {
+        uint64_t before = wf_null_now(f.dev), end = 0;
+        uint32_t tickets[2] = {0};
+        assert_ok(wf_exec_submit(f.e, &f.b, &(wf_step_io){0}));
+        for (int out = 0; out < 2; out++)
+            if (ways >> out & 1) tickets[out] = begin_move(&f, out, host[out]);
+        for (int out = 0; out < 2; out++)
+            if (ways >> out & 1) end = await_move(&f, tickets[out]);
+        assert_in_range(end - before, alone + MOVED_PAGES * 1000, alone + MOVED_PAGES * 1000 + 2 * POLLED_NS);
+        assert_ok(wf_exec_wait(f.e));
+    }
+    uint64_t before = wf_null_now(f.dev);
+    assert_ok(wf_exec_submit(f.e, &f.b, &(wf_step_io){0}));
+    uint32_t ticket = begin_move(&f, true, host[0]);
+    assert_ok(wf_exec_submit(f.e, &f.b, &(wf_step_io){0}));
+    assert_ok(wf_exec_wait(f.e));
+    assert_ok(wf_exec_wait(f.e));
+    assert_in_range(wf_null_now(f.dev) - before, 2 * alone - 2000, 2 * alone);
+    await_move(&f, ticket);
+    close_all(&f);
+}
+
+/* Where a copy cannot begin, or its end is an error, nothing was copied. */
+static void test_moves_that_fail(void **state)
+{
+    static const struct {
+        enum wf_null_slot slot;
+        bool out, begins;
+    } cases[] = {{WF_NULL_READ, true, false}, {WF_NULL_WRITE, false, false}, {WF_NULL_MARK, true, false},
+                 {WF_NULL_FLUSH, true, false}, {WF_NULL_POLL, true, true}, {WF_NULL_POLL, false, true}};
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        fixture f;
+        uint8_t host[PAGE_BYTES] = {0};
+        uint32_t ticket = 0;
+        open_with(&f, NULL);
+        assert_ok(wf_exec_open_moves(f.e));
+        wf_null_configure(&(wf_null_config){.slot = cases[i].slot, .nth = 1, .status = WEFT_ERR_DEVICE});
+        weft_status s = wf_exec_move(f.e, cases[i].out, &(wf_tier_copy){3, host}, 1, &ticket);
+        assert_int_equal(s, cases[i].begins ? WEFT_OK : WEFT_ERR_DEVICE);
+        if (cases[i].begins) assert_int_equal(wf_exec_moved(f.e, ticket), WF_TIER_VOID);
+        close_all(&f);
+    }
+}
+
 /* After start-up nothing is chosen, checked or built: only a launch for each kernel. */
 static void test_nothing_is_bound_later(void **state)
 {
@@ -492,7 +568,8 @@ static void test_upload_of_all_tables(void **state)
     close_all(&f);
 }
 
-SUITE(exec, NULL, NULL, CASE(test_network_overlaps), CASE(test_swaps), CASE(test_nothing_is_bound_later),
+SUITE(exec, NULL, NULL, CASE(test_network_overlaps), CASE(test_swaps), CASE(test_moves_run_behind_steps),
+      CASE(test_moves_that_fail), CASE(test_nothing_is_bound_later),
       CASE(test_large_steps_are_bound), CASE(test_bound_calls_are_foreseen), CASE(test_failures_foresee_nothing),
       CASE(test_submissions_are_short), CASE(test_short_without_measurements), CASE(test_named_kernel_of_few_rows),
       CASE(test_named_kernel_of_no_rows), CASE(test_routers_share_no_kernel), CASE(test_upload_of_all_tables))

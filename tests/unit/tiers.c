@@ -234,6 +234,26 @@ static void second_sighting(void **state)
     }
 }
 
+/* What there was no time to store before others needed its page is counted, not dropped in silence. */
+static void lost_before_it_was_stored(void **state)
+{
+    enum { PROMPTS = 7, BLOCKS = 10 };
+    world w;
+    open_one(&w, true);
+    for (int i = 0; i < PROMPTS; i++) add(&w, 4 * BLOCKS, 1, 7 + 1000 * i);
+    while (w.alive) { /* what is copied takes its time, and the rest waits */
+        step(&w);
+        for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = w.steps + 1000;
+    }
+    assert_int_equal(w.tiers.stats.stored_bytes, 0);
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = 0;
+    run_out(&w);
+    uint64_t stored = w.tiers.stats.stored_bytes / w.tiers.p.page_bytes;
+    assert_in_range(stored, 1, 40); /* as many as the device has pages */
+    assert_int_equal(stored + w.tiers.stats.dropped, PROMPTS * BLOCKS);
+    close_world(&w);
+}
+
 /* Other roots: of other tenants, models or formats. */
 static void roots_are_apart(void **state)
 {
@@ -435,6 +455,47 @@ static void failures_count_once(void **state)
     close_world(&w);
 }
 
+static bool reads_wait;
+
+static ssize_t late_read(int fd, void *data, size_t n, off_t at)
+{
+    while (__atomic_load_n(&reads_wait, __ATOMIC_RELAXED)) wf_sleep_ns(30000);
+    return pread(fd, data, n, at);
+}
+
+/* A disk that gives nothing for seconds: who waits for its blocks computes instead, nobody waits behind it, and it is
+ * not asked again where that would take longer than computing; then its blocks are found again. */
+static void disk_that_stalls(void **state)
+{
+    world w;
+    open_over_disk(&w, &(wf_disk_io){late_read, pwrite});
+    w.tiers.p.load_always = false; /* which would wait */
+    __atomic_store_n(&reads_wait, true, __ATOMIC_RELAXED);
+    sim *r = add(&w, 40, 1, 7);
+    step(&w);
+    assert_non_null(r->q.load);
+    int ended = w.ended, began = w.steps;
+    add(&w, 8, 2, 900000);
+    while (w.ended == ended) step(&w), assert_true(w.steps < began + 20);
+    assert_non_null(r->q.load);
+    while (w.ended == ended + 1) step(&w), assert_true(w.steps < began + 3000); /* of a millisecond */
+    assert_true(w.steps > began + 1000);
+    assert_int_equal(w.tiers.stats.failed, 1);
+    w.tiers.compute_ns = 1000;
+    r = add(&w, 40, 1, 7);
+    step(&w);
+    assert_null(r->q.load); /* 36 tokens would have to take longer than what it has been silent for */
+    while (w.ended == ended + 2) step(&w), assert_true(w.steps < began + 4000);
+    __atomic_store_n(&reads_wait, false, __ATOMIC_RELAXED);
+    run_out(&w), crowd_out(&w);
+    w.tiers.p.load_always = true;
+    r = add(&w, 40, 1, 7);
+    while (w.alive && !r->q.counted) step(&w);
+    assert_int_equal(r->q.n_cached, 36);
+    run_out(&w);
+    close_world(&w);
+}
+
 static bool writes_wait;
 
 static ssize_t late_write(int fd, const void *data, size_t n, off_t at)
@@ -495,10 +556,11 @@ static void too_small(void **state)
 }
 
 SUITE(tiers, make_folder, remove_folder, CASE(blocks_are_those_that_were_computed), CASE(windows_and_tables),
-      CASE(blocks_of_earlier_processes), CASE(blocks_of_killed_processes), CASE(second_sighting), CASE(roots_are_apart), CASE(others_pass),
+      CASE(blocks_of_earlier_processes), CASE(blocks_of_killed_processes), CASE(second_sighting),
+      CASE(lost_before_it_was_stored), CASE(roots_are_apart), CASE(others_pass),
       CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(keys_are_those_of_others), CASE(tokens_are_compared),
       CASE(worth),
       CASE(worth_behind_others), CASE(what_a_disk_takes_now), CASE(failures_count_once),
-      CASE(forgotten_before_it_is_read),
+      CASE(disk_that_stalls), CASE(forgotten_before_it_is_read),
       CASE(ends_by_a_time),
       CASE(too_small))
