@@ -464,6 +464,10 @@ class Info(cli.TestCase):
         self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4)[4], "132")
         self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4, "--policy", "orca")[4], "254") # a whole prompt is one step
         self.assertIn("does not hold one context", self.ok("info", "-m", cli.data("stories260K.gguf"), "--kv-memory", "100K").text)
+        below = r"(?m)^ +below it (\S+ .iB) of host memory hold (\S+) tokens\n +and (\S+ .iB) of disk (\S+) tokens$"
+        more = self.ok("info", "-m", cli.data("stories260K.gguf"), "--kv-host", "10M", "--kv-disk", "/absent/kv:100M").text
+        self.assertEqual(re.search(below, more).groups(), ("10.00 MiB", "16K", "100.00 MiB", "164K"))
+        self.assertNotIn("below it", self.ok("info", "-m", cli.data("stories260K.gguf")).text)  # none unless it is asked for
 
 
     def test_memory_use(self):

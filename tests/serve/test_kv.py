@@ -2,6 +2,7 @@
 server was killed, and never for another tenant."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ PAGE, CONTEXT = 16, 256
 STARTS = [f"{name} {serve.PROMPTS[i % 6]} and saw {i} birds. " + "They sang and danced all day long. " * (4 + i % 4)
           for i, name in enumerate("Tom Lily Mia Ben Sue Max Ann Tim Zoe Sam Eve Bob".split())]
 ALWAYS = {"WEFT_KV_STORE_ALWAYS": "1", "WEFT_KV_LOAD_ALWAYS": "1"}
+COUNTED = ("failed_total", "paused_total", "dropped_total", "evicted_total")
 ARGS = ["-c", CONTEXT, "--max-num-seqs", 4, "--kv-memory", "2M", "--deterministic", *serve.ONE_ROUNDING]
 
 
@@ -49,7 +51,12 @@ class Below(serve.cli.TestCase):
         """Whatever is loaded, one conversation at a time and all at once."""
         server = Server(*ARGS, "--kv-host", "64M", env=ALWAYS)
         try:
-            self.assertEqual({server.metrics()[f"kv_offload_{what}_total"] for what in ("failed", "paused", "dropped")}, {0})  # before its first step
+            first = server.metrics()  # before its first step
+            self.assertEqual({first[f'kv_offload_{what}{{tier="host"}}'] for what in (*COUNTED, "used_bytes")}, {0})
+            self.assertFalse([name for name in first if "disk" in name])
+            room = first['kv_offload_size_bytes{tier="host"}']
+            self.assertIn(room, range(63 << 20, (64 << 20) + 1))
+            server.line(r"below the KV cache 6[34]\.\d\d MiB of host memory hold \S+ tokens, and 0 B of disk 0$")
             for at_a_time in (1, 12, 12, 1, 1, 1):
                 got, cached = rounds(server, at_a_time=at_a_time)
                 self.assertEqual(got, self.want)
@@ -61,7 +68,9 @@ class Below(serve.cli.TestCase):
             seen = server.metrics()
             self.assertGreater(seen["external_prefix_cache_hits_total"], 500)
             self.assertGreaterEqual(seen["external_prefix_cache_queries_total"], seen["external_prefix_cache_hits_total"])
-            self.assertEqual(seen["kv_offload_failed_total"], 0)
+            self.assertEqual(seen['kv_offload_failed_total{tier="host"}'], 0)
+            used, stored = seen['kv_offload_used_bytes{tier="host"}'], seen['kv_offload_total_bytes_total{transfer_type="GPU_to_CPU"}']
+            self.assertEqual((used, seen['kv_offload_evicted_total{tier="host"}']), (stored, 0))
             self.assertGreaterEqual(seen["prompt_tokens_cached_total"], sum(n for n, _ in full.values()))
         finally:
             server.end()
@@ -78,7 +87,9 @@ class Below(serve.cli.TestCase):
                     self.assertEqual(got, self.want)
                     seen = server.metrics()
                     self.assertGreater(sum(seen[f'kv_offload_total_bytes_total{{transfer_type="{way}"}}'] for way in ("CPU_to_disk", "disk_to_CPU")), 0)
-                    self.assertEqual(seen["kv_offload_failed_total"], 0)
+                    self.assertEqual({seen[f'kv_offload_{what}{{tier="{tier}"}}'] for tier in ("host", "disk") for what in ("failed_total", "paused_total")}, {0})
+                    self.assertLessEqual(seen['kv_offload_used_bytes{tier="host"}'], 1 << 20)
+                    self.assertGreater(seen['kv_offload_evicted_total{tier="host"}'], 0)
                     last = {k: c for k, (c, _) in cached.items()}
                 finally:
                     server.end(sig)
@@ -126,6 +137,29 @@ class Below(serve.cli.TestCase):
                     server.end()
             self.assertGreater(cached[1], cached[0])
             self.assertEqual(cached[2], cached[0])
+
+    def test_other_weights(self):
+        """A model that has been trained on has the same name, shapes and settings, and finds nothing of what it was before."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.gguf")
+            shutil.copy(cli.data("stories260K.gguf"), path)
+            found = []
+            for trained in (False, False, True, True):
+                if trained and len(found) == 2:
+                    with open(path, "r+b") as f:
+                        f.seek(-4, os.SEEK_END)  # the lowest bits of the last weight
+                        low = f.read(1)[0]
+                        f.seek(-4, os.SEEK_END)
+                        f.write(bytes([low ^ 1]))
+                server = Server("-m", path, "-c", CONTEXT, "--deterministic", "--kv-disk", f"{os.path.join(folder, 'kv')}:16M", env=ALWAYS)
+                try:
+                    usage = server.post("/v1/completions", {"prompt": STARTS[0], "max_tokens": 1}).json["usage"]
+                    found.append(usage["prompt_tokens_details"]["cached_tokens"])
+                finally:
+                    server.end()
+            full = (usage["prompt_tokens"] - 1) // PAGE * PAGE
+            self.assertGreater(full, 0)
+            self.assertEqual(found, [0, full, 0, full])
 
     def test_what_cannot_be(self):
         for words, *args in (("no_prefix turns off", "--kv-host", "1M", "--no-prefix-cache"), ("holds no page", "--kv-host", "9"),

@@ -95,7 +95,7 @@ static void windows_and_tables(void **state)
     assert_true(sum.stored > 1000 && sum.hits > 1000 && sum.failed > 100);
 }
 
-/* ---- a file below the pool ---------------------------------------------------------------------------------------- */
+/* ---- a file below the pool --------------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/weft-tiers-XXXXXX", path[64];
 
@@ -341,6 +341,20 @@ static void keys_are_those_of_others(void **state)
     assert_false(wf_key_same(&root, &key));
 }
 
+/* What stands behind what does not count: names of adapters and salts share no space of keys, and neither does what a
+ * root is made of with what is behind it. */
+static void kinds_of_roots(void **state)
+{
+    const wf_key base = {{1}}, a = wf_key_root(&base, "a", 1), ab = wf_key_root(&base, "ab", 2);
+    const int32_t zero = 0;
+    const wf_key all[] = {base, a, ab, wf_key_root(&base, "a\0", 2), wf_key_root(&base, "\0a", 2), /* adapters, */
+                          wf_key_root(&a, "bc", 2), wf_key_root(&ab, "c", 1), wf_key_root(&base, "abc", 3), /* salts */
+                          wf_key_root(&a, NULL, 0), wf_key_root(&base, NULL, 0), wf_key_root(&base, &zero, 4),
+                          wf_key_next(&base, &zero, 1), wf_key_root(&base, &a, sizeof a)};
+    for (size_t i = 0; i < WF_LEN(all); i++)
+        for (size_t k = 0; k < i; k++) assert_false(wf_key_same(&all[i], &all[k]));
+}
+
 /* A key alone finds nothing. */
 static void tokens_are_compared(void **state)
 {
@@ -558,7 +572,8 @@ static void too_small(void **state)
 SUITE(tiers, make_folder, remove_folder, CASE(blocks_are_those_that_were_computed), CASE(windows_and_tables),
       CASE(blocks_of_earlier_processes), CASE(blocks_of_killed_processes), CASE(second_sighting),
       CASE(lost_before_it_was_stored), CASE(roots_are_apart), CASE(others_pass),
-      CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(keys_are_those_of_others), CASE(tokens_are_compared),
+      CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(keys_are_those_of_others), CASE(kinds_of_roots),
+      CASE(tokens_are_compared),
       CASE(worth),
       CASE(worth_behind_others), CASE(what_a_disk_takes_now), CASE(failures_count_once),
       CASE(disk_that_stalls), CASE(forgotten_before_it_is_read),

@@ -85,7 +85,7 @@ typedef struct page {
     struct metric {
         const char *name;
         wf_text lines;
-    } metrics[64];
+    } metrics[80];
     size_t n;
     wf_text *lines; /* of the present one */
 } page;
@@ -197,47 +197,74 @@ static void print_softmax(page *p)
     free(recomputed);
 }
 
-/* One sample each way of the tiers below the KV cache that exist. */
-static void print_transfers(page *p, const char *name, const char *help, const double *down,
-                            const double *up)
+typedef struct tiers {
+    struct weft_kv_tier_stats list[WEFT_N_KV_TIERS]; /* bytes 0: there is none */
+} tiers;
+
+static uint64_t of_tier(const tiers *t, int tier, size_t field)
+{
+    uint64_t v;
+    memcpy(&v, (const char *)&t->list[tier] + field, sizeof v);
+    return v;
+}
+
+/* Each tier that there is, both ways. */
+static void print_transfers(page *p, const tiers *t, const char *name, const char *help, size_t down, size_t up,
+                            double scale)
 {
     static const char *const names[WEFT_N_KV_TIERS][2] = {{"GPU_to_CPU", "CPU_to_GPU"}, {"CPU_to_disk", "disk_to_CPU"}};
     print_head(p, name, "counter", help);
-    for (int i = 0; i < WEFT_N_KV_TIERS; i++) {
-        if (down[i] < 0) continue;
-        print_line(p, name, "", "transfer_type", names[i][0], down[i]);
-        print_line(p, name, "", "transfer_type", names[i][1], up[i]);
+    for (int i = 0; i < WEFT_N_KV_TIERS; i++)
+        for (int way = 0; t->list[i].bytes && way < 2; way++)
+            print_line(p, name, "", "transfer_type", names[i][way], scale * (double)of_tier(t, i, way ? up : down));
+}
+
+#define FIELD(name) offsetof(struct weft_kv_tier_stats, name)
+static const struct {
+    const char *name, *type;
+    size_t field;
+    const char *help;
+} of_tiers[] = {
+    {"kv_offload_size_bytes", "gauge", FIELD(bytes), "Size of a tier below the KV cache."},
+    {"kv_offload_used_bytes", "gauge", FIELD(used_bytes), "Of that, what holds blocks."},
+    {"kv_offload_evicted_total", "counter", FIELD(evicted), "Blocks whose place others took."},
+    {"kv_offload_dropped_total", "counter", FIELD(dropped), "Blocks that there was no room or time to store."},
+    {"kv_offload_failed_total", "counter", FIELD(failed), "Copies that failed, and loads that were given up."},
+    {"kv_offload_paused_total", "counter", FIELD(paused),
+     "Times that a tier was left alone for a while, after failures in a row."},
+};
+
+static void print_of_tiers(page *p, const tiers *t)
+{
+    static const char *const names[WEFT_N_KV_TIERS] = {"host", "disk"};
+    for (size_t k = 0; k < WF_LEN(of_tiers); k++) {
+        print_head(p, of_tiers[k].name, of_tiers[k].type, of_tiers[k].help);
+        for (int i = 0; i < WEFT_N_KV_TIERS; i++)
+            if (t->list[i].bytes)
+                print_line(p, of_tiers[k].name, "", "tier", names[i], (double)of_tier(t, i, of_tiers[k].field));
     }
 }
 
 /* found: prompt tokens that were found in the KV cache. */
 static void print_tiers(page *p, uint64_t found)
 {
-    double bytes[2][WEFT_N_KV_TIERS], seconds[2][WEFT_N_KV_TIERS], queries = 0, hits = 0, failed = 0, dropped = 0,
-           paused = 0;
-    bool any = false;
+    tiers t = {0};
+    uint64_t queries = 0, hits = 0, bytes = 0;
     for (int i = 0; i < WEFT_N_KV_TIERS; i++) {
-        struct weft_kv_tier_stats t = {0};
-        weft_engine_kv_tier_stats(p->model->engine, (enum weft_kv_tier)i, &t);
-        bytes[0][i] = t.bytes ? (double)t.stored_bytes : -1, bytes[1][i] = (double)t.loaded_bytes;
-        seconds[0][i] = t.bytes ? (double)t.store_ns * 1e-9 : -1, seconds[1][i] = (double)t.load_ns * 1e-9;
-        queries += (double)t.queries, hits += (double)t.hits, failed += (double)t.failed, dropped += (double)t.dropped;
-        paused += (double)t.paused, any |= t.bytes > 0;
+        weft_engine_kv_tier_stats(p->model->engine, (enum weft_kv_tier)i, &t.list[i]);
+        queries += t.list[i].queries, hits += t.list[i].hits, bytes += t.list[i].bytes;
     }
     print_one(p, "prompt_tokens_cached_total", "counter", "Prompt tokens that were not computed.",
-              (double)found + hits);
-    if (!any) return;
+              (double)(found + hits));
+    if (!bytes) return;
     print_one(p, "external_prefix_cache_queries_total", "counter",
-              "Prompt tokens that were not in the prefix cache, looked up below it.", queries);
-    print_one(p, "external_prefix_cache_hits_total", "counter", "Of these, loaded.", hits);
-    print_transfers(p, "kv_offload_total_bytes_total", "Bytes of KV copied between tiers.", bytes[0], bytes[1]);
-    print_transfers(p, "kv_offload_total_time_total", "Seconds of these copies.", seconds[0], seconds[1]);
-    print_one(p, "kv_offload_failed_total", "counter", "Copies that failed, and loads that were given up.",
-              failed);
-    print_one(p, "kv_offload_paused_total", "counter",
-              "Times that a disk was left alone for a while, after failures in a row.", paused);
-    print_one(p, "kv_offload_dropped_total", "counter", "Blocks that there was no room or time to store.",
-              dropped);
+              "Prompt tokens that were not in the prefix cache, looked up below it.", (double)queries);
+    print_one(p, "external_prefix_cache_hits_total", "counter", "Of these, loaded.", (double)hits);
+    print_transfers(p, &t, "kv_offload_total_bytes_total", "Bytes of KV copied between tiers.", FIELD(stored_bytes),
+                    FIELD(loaded_bytes), 1);
+    print_transfers(p, &t, "kv_offload_total_time_total", "Seconds of these copies.", FIELD(store_ns), FIELD(load_ns),
+                    1e-9);
+    print_of_tiers(p, &t);
 }
 
 static void print_engine(page *p)

@@ -83,6 +83,10 @@ static uint32_t take_budget(const wf_served *m)
     wf_say(m->server,
            "KV cache of %s for %llu tokens, %u contexts of %u; at most %u sequences run at the same time: %s",
            WF_HUMAN(b.kv, true), (unsigned long long)b.kv_tokens, b.contexts, b.context, b.n_seqs, from);
+    if (b.kv_host)
+        wf_say(m->server, "below the KV cache %s of host memory hold %s tokens, and %s of disk %s",
+               WF_HUMAN(b.kv_host, true), WF_HUMAN(b.kv_host / b.kv_bytes_per_token, false), WF_HUMAN(b.kv_disk, true),
+               WF_HUMAN(b.kv_disk / b.kv_bytes_per_token, false));
     return b.n_seqs;
 }
 
