@@ -323,22 +323,25 @@ static weft_status run_requests(throughput *t, struct weft_engine *e, const wf_r
 static void print_reuse(const throughput *t, struct weft_engine *e, const run_row *row)
 {
     const struct weft_stats *a = &row->before, *b = &row->after;
-    uint64_t up[WEFT_N_KV_TIERS], down[WEFT_N_KV_TIERS], hits = 0, found = b->prefix_hits - a->prefix_hits;
+    uint64_t up[WEFT_N_KV_TIERS], down[WEFT_N_KV_TIERS], hits = 0, failed = 0, dropped = 0,
+        found = b->prefix_hits - a->prefix_hits;
     for (int i = 0; i < WEFT_N_KV_TIERS; i++) {
         struct weft_kv_tier_stats now = {0};
         weft_engine_kv_tier_stats(e, (enum weft_kv_tier)i, &now);
         hits += now.hits - row->tiers[i].hits;
+        failed += now.failed - row->tiers[i].failed, dropped += now.dropped - row->tiers[i].dropped;
         up[i] = now.loaded_bytes - row->tiers[i].loaded_bytes, down[i] = now.stored_bytes - row->tiers[i].stored_bytes;
     }
     if (row->rounds < 2 || !wf_rows_for_people(&t->rows)) return;
     fprintf(stderr,
             "%u rounds: %llu of %llu prompt tokens were in the KV cache, %llu below it, together %.1f %% of what "
-            "earlier rounds computed; down %s to the host, %s to disk, up %s and %s; TTFT p50 %.1f ms in the first "
-            "round, %.1f ms in the last\n",
+            "earlier rounds computed; down %s to the host, %s to disk, up %s and %s, %llu failed, %llu dropped; TTFT "
+            "p50 %.1f ms in the first round, %.1f ms in the last\n",
             row->rounds, (unsigned long long)found, (unsigned long long)(b->prefix_queries - a->prefix_queries),
             (unsigned long long)hits, 100.0 * (double)(found + hits) / (double)WF_MAX(row->reusable, 1u),
             WF_HUMAN(down[WEFT_KV_TIER_HOST], true), WF_HUMAN(down[WEFT_KV_TIER_DISK], true),
-            WF_HUMAN(up[WEFT_KV_TIER_HOST], true), WF_HUMAN(up[WEFT_KV_TIER_DISK], true), row->first_ms, row->last_ms);
+            WF_HUMAN(up[WEFT_KV_TIER_HOST], true), WF_HUMAN(up[WEFT_KV_TIER_DISK], true), (unsigned long long)failed,
+            (unsigned long long)dropped, row->first_ms, row->last_ms);
 }
 
 /* Every request is the first round of a conversation. */

@@ -392,7 +392,7 @@ void wf_engine_step(struct weft_engine *e)
         can_submit = is_followed(newest) && !ends_soon && !wf_draft_pays(e);
     }
     bool submitted = !wf_engine_adapter_job(e) && can_submit && submit_step(e);
-    if (e->tiers.pool.n) wf_tiers_begin(&e->tiers);
+    if (e->tiers.pool.n) wf_tiers_begin(&e->tiers, e->n_in_flight > 0);
     wf_engine_count(e);
     if (e->n_in_flight && (!submitted || e->n_in_flight == e->depth)) complete_step(e);
     else if (!submitted && wf_tiers_busy(&e->tiers)) wf_engine_pause(e);

@@ -275,18 +275,16 @@ static void begin_move(wf_tiers *t, wf_tier_move *m)
         list[i] = (wf_tier_copy){m->page[i], slot_data(t, m->slot[i])};
         wf_pages_ref(t->pages, m->page[i]);
     }
-    m->began_ns = t->now_ns;
+    m->began_ns = t->now_ns, m->behind = t->behind;
     if (m->load) m->load->n_in_flight++;
     m->runs = t->mover.begin(t->mover.user, m->out, list, m->n, &m->ticket) == WEFT_OK;
     if (m->runs) t->n_moves++;
     else finish_move(t, m, false);
 }
 
-/* What copying a block takes at its best, as seen lately: copies also wait for the steps before them, but so does
- * computing, and nobody else waits for copies. */
-static double best_of(double before, double now)
+static void learn(double *average, double now)
 {
-    return before > 0 ? WF_MIN(before * 1.02, now) : now;
+    *average += (now - *average) / (*average > 0 ? 8 : 1);
 }
 
 /* What reading a block takes, as seen lately, whether it was as it should be or not. */
@@ -294,7 +292,15 @@ static void learn_read(wf_tiers *t, uint64_t ns)
 {
     t->n_reading--;
     t->read_seen_ns = t->now_ns;
-    if (ns) t->read_ns += ((double)ns - t->read_ns) / (t->read_ns > 0 ? 8 : 1);
+    if (ns) learn(&t->read_ns, (double)ns);
+}
+
+/* What copying a block takes: of the loads that have ended since the look before, one behind the other. Those behind
+ * steps wait for these, but so does computing, and nobody else waits for copies. */
+static void learn_load(wf_tiers *t, uint64_t began_ns, uint32_t blocks)
+{
+    uint64_t from = WF_MAX(began_ns, t->loaded_ns);
+    if (blocks && t->now_ns > from) learn(&t->load_ns, (double)(t->now_ns - from) / blocks);
 }
 
 static void poll_disk(wf_tiers *t)
@@ -309,6 +315,9 @@ static void poll_disk(wf_tiers *t)
 
 void wf_tiers_poll(wf_tiers *t, uint64_t now_ns)
 {
+    uint64_t first_ns = UINT64_MAX;
+    uint32_t blocks = 0;
+    bool loaded = false;
     t->now_ns = now_ns;
     for (wf_tier_move *m = t->moves; m < t->moves + WF_TIER_MOVES; m++) {
         enum wf_tier_moved moved = m->runs ? t->mover.poll(t->mover.user, m->ticket) : WF_TIER_MOVING;
@@ -316,10 +325,13 @@ void wf_tiers_poll(wf_tiers *t, uint64_t now_ns)
         uint64_t ns = t->now_ns - m->began_ns;
         bool whole = moved == WF_TIER_MOVED;
         *(m->out ? &t->stats.store_ns : &t->stats.load_ns) += ns;
-        if (!m->out && whole) t->load_ns = best_of(t->load_ns, (double)ns / m->n);
+        loaded |= !m->out;
+        if (!m->out && whole && !m->behind) first_ns = WF_MIN(first_ns, m->began_ns), blocks += m->n;
         t->n_moves--;
         finish_move(t, m, whole);
     }
+    learn_load(t, first_ns, blocks);
+    if (loaded) t->loaded_ns = t->now_ns;
     poll_disk(t);
 }
 
@@ -414,9 +426,11 @@ static bool is_over(const wf_tiers *t)
     return t->end_ns && t->now_ns >= t->end_ns;
 }
 
-void wf_tiers_begin(wf_tiers *t)
+void wf_tiers_begin(wf_tiers *t, bool behind)
 {
     if (is_over(t)) return;
+    t->behind = behind;
+    for (wf_tier_move *m = t->moves; m < t->moves + WF_TIER_MOVES; m++) m->behind |= behind; /* or beside */
     begin_loads(t);
     begin_stores(t);
 }

@@ -26,7 +26,8 @@
 #include "mem/disk.h"
 #include "mem/prefix.h"
 
-enum { WF_TIER_MOVE_PAGES = 64, WF_TIER_MOVES = 12 }; /* pages of a copy; copies in flight, half of them each way */
+enum { WF_TIER_MOVE_PAGES = 64, WF_TIER_MOVES = 32 }; /* pages of a copy; copies in flight, half of them each way:
+                                                          * what a link moves while a step runs */
 
 typedef struct wf_tier_copy {
     int32_t page;
@@ -57,7 +58,7 @@ typedef struct wf_tier_load {
 } wf_tier_load;
 
 typedef struct wf_tier_move {
-    bool runs, out;
+    bool runs, out, behind; /* behind: see wf_tiers_begin */
     uint32_t ticket, n;
     uint64_t began_ns;
     wf_tier_load *load;
@@ -95,9 +96,11 @@ typedef struct wf_tiers {
     wf_tier_move *moves;   /* [WF_TIER_MOVES] */
     wf_tier_load *loads;
     uint32_t n_moves;
+    bool behind; /* of moves that begin now */
     uint64_t now_ns, end_ns; /* end_ns: see wf_tiers_end; 0: it goes on */
-    /* Of a block to the device, at its best, and from the file, lately; of a token; 0: unknown. */
+    /* Of a block to the device, behind no step, and from the file, lately; of a token; 0: unknown. */
     double load_ns, read_ns, compute_ns;
+    uint64_t loaded_ns;    /* when the last load that ended was seen */
     uint32_t n_reading;    /* blocks that are read from the file, */
     uint64_t read_seen_ns; /* and since when nothing has come */
     struct weft_kv_tier_stats stats; /* of the pool; copies alone */
@@ -116,8 +119,9 @@ void wf_tiers_end(wf_tiers *t, uint64_t at_ns);
 /* Learns which copies have ended: before a step is formed, and now and then while none runs. */
 void wf_tiers_poll(wf_tiers *t, uint64_t now_ns);
 /* Begins those for which there is room: after the step that was formed last has been submitted, for copies run behind
- * that, which may read what they overwrite. */
-void wf_tiers_begin(wf_tiers *t);
+ * that, which may read what they overwrite. behind: it has not ended, so that how long they, and those in flight, take
+ * says nothing of copying. */
+void wf_tiers_begin(wf_tiers *t, bool behind);
 bool wf_tiers_busy(const wf_tiers *t); /* copies are in flight, or are to begin */
 
 /* ---- for the scheduler --------------------------------------------------------------------------------------- */

@@ -528,7 +528,7 @@ static void close_world(world *w)
         assert_true(i < 10000); /* copies go on without steps */
         if (w->tiers.disk) wf_sleep_ns(30000);
         wf_tiers_poll(&w->tiers, (uint64_t)++w->steps * 1000000);
-        wf_tiers_begin(&w->tiers);
+        wf_tiers_begin(&w->tiers, false);
     }
     assert_int_equal(wf_pages_available(&w->s.pages, w->s.limits.pages), w->s.limits.pages);
     assert_true(!w->s.running && !w->s.n_running && !w->s.n_waiting && !w->alive);
@@ -563,7 +563,7 @@ static void step(world *w)
     test_alloc_denied = w->unlucky ? denied : NULL;
     wf_sched_advance(&w->s, !w->now.sync);
     test_alloc_denied = NULL;
-    if (w->dev) wf_tiers_begin(&w->tiers);
+    if (w->dev) wf_tiers_begin(&w->tiers, w->b.n_tokens > 0);
     assert_int_equal(w->s.n_recomputed, w->again);
     check_accounts(w);
     complete_step(w, &w->before);

@@ -384,6 +384,28 @@ static void worth(void **state)
     assert_true(wf_tiers_worth(&t, 1000, 0, 1)); /* nothing is known */
 }
 
+/* How long copies take is learnt from those that wait for no step, one behind the other however many there are. */
+static void what_copying_takes(void **state)
+{
+    world w;
+    open_one(&w, true);
+    add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
+    for (int others = 0; others < 3; others++) {
+        w.tiers.load_ns = 0;
+        add(&w, 40, 1, 7);
+        if (others == 1) add(&w, 24, 1, 100000); /* whose blocks are loaded, too */
+        step(&w); /* of a millisecond */
+        assert_int_equal(w.tiers.n_moves, 1 + (others == 1));
+        for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = w.steps + 9;
+        if (others == 2) add(&w, 40, 9, 500000); /* whose steps come between */
+        while (w.tiers.n_moves) step(&w);
+        const double want[] = {9e6 / 9, 9e6 / (9 + 5), 0};
+        assert_true(w.tiers.load_ns > want[others] - 1 && w.tiers.load_ns <= want[others]);
+        run_out(&w), crowd_out(&w);
+    }
+    close_world(&w);
+}
+
 /* What is to be loaded and read before it counts, and a disk that gives nothing; what waits is no reason to think that
  * a copy is fast. */
 static void worth_behind_others(void **state)
@@ -531,7 +553,7 @@ static void forgotten_before_it_is_read(void **state)
     __atomic_store_n(&writes_wait, true, __ATOMIC_RELAXED);
     wf_tiers_forget(&w.tiers, &key, 0, false);
     for (int i = 0; i < 1000 && wf_tiers_progress(&w.tiers, l) == WF_LOAD_RUNS; i++, wf_sleep_ns(30000))
-        wf_tiers_poll(&w.tiers, (uint64_t)++w.steps * 1000000), wf_tiers_begin(&w.tiers);
+        wf_tiers_poll(&w.tiers, (uint64_t)++w.steps * 1000000), wf_tiers_begin(&w.tiers, false);
     __atomic_store_n(&writes_wait, false, __ATOMIC_RELAXED);
     assert_int_equal(wf_tiers_progress(&w.tiers, l), WF_LOAD_FAILED);
     wf_tiers_leave(&w.tiers, l);
@@ -551,7 +573,7 @@ static void ends_by_a_time(void **state)
     for (int i = 0; wf_tiers_busy(&w.tiers); i++) {
         assert_true(i < 10);
         wf_tiers_poll(&w.tiers, (uint64_t)++w.steps * 1000000);
-        wf_tiers_begin(&w.tiers);
+        wf_tiers_begin(&w.tiers, false);
     }
     assert_int_equal(w.tiers.n_moves, 0);
     close_world(&w);
@@ -574,7 +596,7 @@ SUITE(tiers, make_folder, remove_folder, CASE(blocks_are_those_that_were_compute
       CASE(lost_before_it_was_stored), CASE(roots_are_apart), CASE(others_pass),
       CASE(stalled_load_is_given_up), CASE(forgotten_blocks), CASE(keys_are_those_of_others), CASE(kinds_of_roots),
       CASE(tokens_are_compared),
-      CASE(worth),
+      CASE(worth), CASE(what_copying_takes),
       CASE(worth_behind_others), CASE(what_a_disk_takes_now), CASE(failures_count_once),
       CASE(disk_that_stalls), CASE(forgotten_before_it_is_read),
       CASE(ends_by_a_time),
