@@ -216,8 +216,10 @@ static void *run_transfers(void *arg)
 
 static weft_status start_threads(wf_disk *d)
 {
-    d->memory = wf_calloc(WF_DISK_THREADS, d->file.slot_bytes);
-    if (!d->memory) return WEFT_ERR_NOMEM;
+    void *memory;
+    if (posix_memalign(&memory, WF_DISK_ALIGN, WF_DISK_THREADS * d->file.slot_bytes))
+        return wf_fail(WEFT_ERR_NOMEM, "KV blocks on disk: no memory for transfers");
+    d->memory = memset(memory, 0, WF_DISK_THREADS * d->file.slot_bytes);
     for (worker *w = d->workers; w < d->workers + WF_DISK_THREADS; w++) {
         *w = (worker){.d = d, .slot = d->memory + (size_t)(w - d->workers) * d->file.slot_bytes};
         pthread_mutex_lock(&d->lock);

@@ -14,8 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ALIGN       4096u /* of slots and their content, in bytes */
-#define MOST_TOKENS 1024  /* of a page */
+#define MOST_TOKENS 1024 /* of a page */
 
 static const char magic[8] = "weftKV1";
 
@@ -91,16 +90,30 @@ static uint64_t take_sizes(wf_disk_file *f, uint64_t bytes, uint32_t page_tokens
 {
     uint64_t most = WF_MIN(bytes, (uint64_t)INT64_MAX);
     f->page_tokens = page_tokens, f->page_bytes = page_bytes;
-    f->head_bytes = (uint32_t)WF_UP(sizeof(wf_disk_head) + page_tokens * sizeof(int32_t), ALIGN);
-    f->slot_bytes = page_bytes < most ? WF_UP(f->head_bytes + page_bytes, (uint64_t)ALIGN) : 0;
-    uint64_t n = f->slot_bytes && most > ALIGN ? (most - ALIGN) / f->slot_bytes : 0;
+    f->head_bytes = (uint32_t)WF_UP(sizeof(wf_disk_head) + page_tokens * sizeof(int32_t), WF_DISK_ALIGN);
+    f->slot_bytes = page_bytes < most ? WF_UP(f->head_bytes + page_bytes, (uint64_t)WF_DISK_ALIGN) : 0;
+    uint64_t n = f->slot_bytes && most > WF_DISK_ALIGN ? (most - WF_DISK_ALIGN) / f->slot_bytes : 0;
     f->n = (uint32_t)WF_MIN(n, (uint64_t)WF_STORE_MOST);
     return f->n;
 }
 
+/* Not every file system has a way past the page cache, and some say so at the first transfer only. */
+static void open_direct(wf_disk_file *f, int flags)
+{
+    static _Alignas(WF_DISK_ALIGN) uint8_t begin[WF_DISK_ALIGN];
+    struct stat own, other;
+    f->direct = open(f->path, (flags & O_RDWR) | O_DIRECT | O_CLOEXEC | O_NOFOLLOW);
+    if (f->direct < 0) return;
+    bool same = !fstat(f->fd, &own) && !fstat(f->direct, &other) && own.st_ino == other.st_ino &&
+        own.st_dev == other.st_dev;
+    if (same && pread(f->direct, begin, sizeof begin, 0) == sizeof begin) return;
+    close(f->direct);
+    f->direct = -1;
+}
+
 static weft_status begin_file(wf_disk_file *f, const char *path, const wf_disk_io *io)
 {
-    *f = (wf_disk_file){.path = wf_strdup(path), .io = io ? *io : (wf_disk_io){pread, pwrite}, .fd = -1};
+    *f = (wf_disk_file){.path = wf_strdup(path), .io = io ? *io : (wf_disk_io){pread, pwrite}, .fd = -1, .direct = -1};
     return f->path ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
@@ -122,7 +135,8 @@ weft_status wf_disk_file_make(const wf_disk_params *p, wf_disk_file *f)
     if (bytes && !same) wf_log(WEFT_LOG_WARN, "%s held KV blocks of another size, and begins anew", f->path);
     if (!same && (ftruncate(f->fd, 0) || pwrite(f->fd, &head, sizeof head, 0) != sizeof head))
         return no_file(f->path, "write");
-    if (ftruncate(f->fd, (off_t)(ALIGN + f->n * f->slot_bytes))) return no_file(f->path, "resize");
+    if (ftruncate(f->fd, (off_t)(WF_DISK_ALIGN + f->n * f->slot_bytes))) return no_file(f->path, "resize");
+    open_direct(f, O_RDWR);
     return take_secret(f, O_RDWR | O_CREAT);
 }
 
@@ -139,18 +153,19 @@ weft_status wf_disk_file_open(const char *path, bool writes, wf_disk_file *f)
     }
     if (!ok)
         return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %s says nothing of the blocks in it: remove it", path);
-    f->n = bytes > ALIGN ? (uint32_t)WF_MIN((bytes - ALIGN) / f->slot_bytes, (uint64_t)WF_STORE_MOST) : 0;
+    f->n = bytes > WF_DISK_ALIGN ? (uint32_t)WF_MIN((bytes - WF_DISK_ALIGN) / f->slot_bytes, (uint64_t)WF_STORE_MOST) : 0;
     return take_secret(f, O_RDONLY);
 }
 
 weft_status wf_disk_file_clear(wf_disk_file *f)
 {
     f->n = 0;
-    return ftruncate(f->fd, ALIGN) ? no_file(f->path, "empty") : WEFT_OK;
+    return ftruncate(f->fd, WF_DISK_ALIGN) ? no_file(f->path, "empty") : WEFT_OK;
 }
 
 void wf_disk_file_close(wf_disk_file *f)
 {
+    if (f->path && f->direct >= 0) close(f->direct);
     if (f->path && f->fd >= 0) close(f->fd);
     explicit_bzero(f->secret, sizeof f->secret);
     free(f->path);
@@ -161,28 +176,32 @@ void wf_disk_file_close(wf_disk_file *f)
 
 static uint64_t slot_at(const wf_disk_file *f, uint32_t slot)
 {
-    return ALIGN + slot * f->slot_bytes;
+    return WF_DISK_ALIGN + slot * f->slot_bytes;
+}
+
+static bool is_aligned(const wf_disk_file *f, const void *data, size_t n, uint64_t at)
+{
+    return f->direct >= 0 && !(((uintptr_t)data | n | at) % WF_DISK_ALIGN);
+}
+
+/* One transfer, past the page cache where it can go that way. */
+static ssize_t transfer_some(const wf_disk_file *f, bool write, void *data, size_t n, uint64_t at)
+{
+    for (bool direct = is_aligned(f, data, n, at);; direct = false) {
+        int fd = direct ? f->direct : f->fd;
+        ssize_t got = write ? f->io.write(fd, data, n, (off_t)at) : f->io.read(fd, data, n, (off_t)at);
+        if (!direct || got >= 0 || errno != EINVAL) return got;
+    }
 }
 
 /* All of it, or what is wrong: a file that ends before, or a disk that has no more room, is a failure like others. */
-static int read_all(const wf_disk_file *f, void *data, size_t n, uint64_t at)
+static int transfer_all(const wf_disk_file *f, bool write, void *data, size_t n, uint64_t at)
 {
     for (uint8_t *p = data; n;) {
-        ssize_t got = f->io.read(f->fd, p, n, (off_t)at);
+        ssize_t got = transfer_some(f, write, p, n, at);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return got ? errno : ENODATA;
+        if (got <= 0) return got ? errno : write ? ENOSPC : ENODATA;
         p += got, at += (uint64_t)got, n -= (size_t)got;
-    }
-    return 0;
-}
-
-static int write_all(const wf_disk_file *f, const void *data, size_t n, uint64_t at)
-{
-    for (const uint8_t *p = data; n;) {
-        ssize_t put = f->io.write(f->fd, p, n, (off_t)at);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return put ? errno : ENOSPC;
-        p += put, at += (uint64_t)put, n -= (size_t)put;
     }
     return 0;
 }
@@ -220,7 +239,7 @@ static bool is_head(const wf_disk_file *f, uint32_t slot, wf_disk_head *h)
 
 int wf_disk_file_head(const wf_disk_file *f, uint32_t slot, wf_disk_head *h)
 {
-    int error = read_all(f, h, sizeof *h + f->page_tokens * sizeof(int32_t), slot_at(f, slot));
+    int error = transfer_all(f, false, h, sizeof *h + f->page_tokens * sizeof(int32_t), slot_at(f, slot));
     return error ? error : is_head(f, slot, h) ? 0 : EBADMSG;
 }
 
@@ -228,7 +247,7 @@ int wf_disk_file_read(const wf_disk_file *f, uint32_t slot, void *to)
 {
     wf_disk_head *h = to;
     uint8_t code[32];
-    int error = read_all(f, to, f->head_bytes + f->page_bytes, slot_at(f, slot));
+    int error = transfer_all(f, false, to, f->slot_bytes, slot_at(f, slot));
     if (error) return error;
     content_code(f, to, code);
     return is_head(f, slot, h) && !memcmp(code, h->content, sizeof code) ? 0 : EBADMSG;
@@ -241,11 +260,11 @@ int wf_disk_file_write(const wf_disk_file *f, uint32_t slot, void *from)
     h->slot = slot, h->page_tokens = f->page_tokens;
     content_code(f, from, h->content);
     head_code(f, h, h->code);
-    return write_all(f, from, f->head_bytes + f->page_bytes, slot_at(f, slot));
+    return transfer_all(f, true, from, f->slot_bytes, slot_at(f, slot));
 }
 
 int wf_disk_file_erase(const wf_disk_file *f, uint32_t slot)
 {
-    static const wf_disk_head none;
-    return write_all(f, &none, sizeof none, slot_at(f, slot));
+    wf_disk_head none = {0};
+    return transfer_all(f, true, &none, sizeof none, slot_at(f, slot));
 }

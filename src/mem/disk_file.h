@@ -6,7 +6,9 @@
  * message authentication codes under a secret, which lies beside the file where only its owner reads it. So a block
  * that is torn, stale, of another slot or made by somebody else is none.
  *
- * One process has the file at a time. Reading and writing of slots is thread-safe.
+ * Whole slots pass by the system's page cache where the file system has that (O_DIRECT): blocks that are read again are
+ * in the pool above, and the cache would keep each twice. One process has the file at a time. Reading and writing of
+ * slots is thread-safe.
  */
 #ifndef WF_DISK_FILE_H
 #define WF_DISK_FILE_H
@@ -32,7 +34,7 @@ typedef struct wf_disk_params {
 typedef struct wf_disk_file {
     char *path;
     wf_disk_io io;
-    int fd;
+    int fd, direct; /* direct: the same file past the page cache; -1: there is no such way */
     uint8_t secret[32];
     uint32_t page_tokens, head_bytes, n; /* n: slots */
     uint64_t page_bytes, slot_bytes;
@@ -46,6 +48,8 @@ typedef struct wf_disk_head {
     uint8_t content[32]; /* code of K and V */
     uint8_t code[32];    /* of all that is before it, and of the tokens */
 } wf_disk_head;
+
+#define WF_DISK_ALIGN 4096u /* of slots and their content, in bytes; of memory that is to pass by the page cache */
 
 /* Opens or makes it; what is not of these sizes begins anew. WEFT_ERR_ARG: another process has it, others may read it,
  * it is something else, or it has no room for a block; WEFT_ERR_IO. */
@@ -62,7 +66,7 @@ static inline int32_t *wf_disk_head_tokens(wf_disk_head *h)
 }
 
 /* Both return 0, or what is wrong as an error of the system. Of a slot: h, with memory for its tokens behind it, or all
- * of its slot_bytes. EBADMSG: it holds no block, or a damaged one. */
+ * of its slot_bytes, the last of which mean nothing. EBADMSG: it holds no block, or a damaged one. */
 int wf_disk_file_head(const wf_disk_file *f, uint32_t slot, wf_disk_head *h);
 int wf_disk_file_read(const wf_disk_file *f, uint32_t slot, void *to);
 /* All of a slot but magic and codes, which it sets. */

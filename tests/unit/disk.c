@@ -7,7 +7,9 @@
 #include "support/wraps.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -343,6 +345,65 @@ static void another_file(void **state)
     assert_error(wf_disk_open(&p, &d), WEFT_ERR_IO, folder);
 }
 
+/* How many pages of a slot's content the system's cache has. */
+static int cached_pages(int32_t slot)
+{
+    unsigned char in[(SLOT - HEAD) / 4096];
+    int fd = open(path, O_RDONLY), n = 0;
+    assert_true(fd >= 0);
+    void *p = mmap(NULL, sizeof in * 4096, PROT_READ, MAP_SHARED, fd, HEAD + slot * SLOT + HEAD);
+    assert_true(p != MAP_FAILED);
+    assert_int_equal(mincore(p, sizeof in * 4096, in), 0);
+    for (size_t i = 0; i < sizeof in; i++) n += in[i] & 1;
+    munmap(p, sizeof in * 4096);
+    return close(fd), n;
+}
+
+static int direct_fd, n_refused;
+
+static ssize_t refused_write(int fd, const void *data, size_t n, off_t at)
+{
+    if (fd != direct_fd) return pwrite(fd, data, n, at);
+    return n_refused++, errno = EINVAL, -1;
+}
+
+static ssize_t refused_read(int fd, void *data, size_t n, off_t at)
+{
+    if (fd != direct_fd) return pread(fd, data, n, at);
+    return n_refused++, errno = EINVAL, -1;
+}
+
+/* Slots pass by the page cache, from memory that can; where the file system takes that back, and from other memory, they
+ * go the usual way. All say the same. */
+static void past_the_page_cache(void **state)
+{
+    static _Alignas(WF_DISK_ALIGN) uint8_t from[SLOT + 8], to[SLOT + 8];
+    wf_disk_params p = params();
+    wf_disk_file f;
+    assert_ok(wf_disk_file_make(&p, &f));
+    bool direct = (direct_fd = f.direct) >= 0;
+    for (uint32_t way = 0; way < 4; way++) { /* of writing and reading: 1: another memory, 2: refused */
+        size_t off = way % 2 ? 8 : 0;
+        f.io = way / 2 ? (wf_disk_io){refused_read, refused_write} : (wf_disk_io){pread, pwrite};
+        memset(from, 0, sizeof from);
+        fill((int32_t)way, from + off + HEAD);
+        assert_int_equal(wf_disk_file_write(&f, way, from + off), 0);
+        if (way == 0 && direct) assert_int_equal(cached_pages((int32_t)way), 0);
+        if (way) assert_true(cached_pages((int32_t)way) > 0);
+        for (uint32_t k = 0; k <= way; k++) {
+            assert_int_equal(wf_disk_file_read(&f, k, to + off), 0);
+            fill((int32_t)k, from + off + HEAD);
+            assert_memory_equal(to + off + HEAD, from + off + HEAD, BYTES);
+        }
+    }
+    assert_int_equal(n_refused, direct ? 1 + 3 : 0); /* the write and the reads of way 2; 3 has other memory */
+    assert_int_equal(wf_disk_file_erase(&f, 0), 0);
+    f.io = (wf_disk_io){pread, pwrite};
+    assert_int_equal(wf_disk_file_read(&f, 0, to), EBADMSG);
+    wf_disk_file_close(&f);
+    printf("slots %s the page cache here\n", direct ? "pass by" : "go through");
+}
+
 static ssize_t no_room(int fd, const void *data, size_t n, off_t at)
 {
     return errno = ENOSPC, -1;
@@ -635,7 +696,8 @@ static void looked_at(void **state)
 }
 
 #define EACH(f) CASE_IN(f, clear, clear)
-SUITE(disk, make_folder, remove_folder, EACH(survives_a_restart), EACH(others_find_nothing), EACH(smaller_and_larger),
+SUITE(disk, make_folder, remove_folder, EACH(survives_a_restart), EACH(past_the_page_cache),
+      EACH(others_find_nothing), EACH(smaller_and_larger),
       EACH(absurd_sizes), EACH(one_process_at_a_time), EACH(damaged), EACH(many_damaged), EACH(mixed), EACH(secrets),
       EACH(files_of_others), EACH(another_file), EACH(forgotten), EACH(forgotten_while_it_hangs),
       EACH(forgotten_below_another),
