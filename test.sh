@@ -303,6 +303,8 @@ stage_plain() {
         check "images of containers" tests/packages/image.sh "$out/image"
         check "a million requests over the tiers of the KV cache, and a thousand kills" env WEFT_KV_ROUNDS=24 bash -c \
             "'$out/plain/tests/unit/unit' tiers && '$out/plain/tests/unit/unit' disk"
+        check "a thousand kills of a server with KV on disk" env WEFT_KV_ROUNDS=250 WEFT="$out/plain/src/cli/weft" "$python" tests/serve/test_kv.py \
+            -k test_kills
         check "soak of half an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/cli/soak.py 1800
         check "soak of the server, an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/serve/soak.py --segment 3600
     fi

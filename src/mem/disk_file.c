@@ -153,7 +153,8 @@ weft_status wf_disk_file_open(const char *path, bool writes, wf_disk_file *f)
     }
     if (!ok)
         return wf_fail(WEFT_ERR_ARG, "KV blocks on disk: %s says nothing of the blocks in it: remove it", path);
-    f->n = bytes > WF_DISK_ALIGN ? (uint32_t)WF_MIN((bytes - WF_DISK_ALIGN) / f->slot_bytes, (uint64_t)WF_STORE_MOST) : 0;
+    uint64_t n = bytes > WF_DISK_ALIGN ? (bytes - WF_DISK_ALIGN) / f->slot_bytes : 0;
+    f->n = (uint32_t)WF_MIN(n, (uint64_t)WF_STORE_MOST);
     return take_secret(f, O_RDONLY);
 }
 

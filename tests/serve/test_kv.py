@@ -1,11 +1,16 @@
 """Blocks of KV below the cache (--kv-host, --kv-disk) change how long an answer takes, and nothing of it: also after the
 server was killed, and never for another tenant."""
+import concurrent.futures as futures
+import http.client
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
+import time
 
 import serve
 from serve import Server, at_once, cli
@@ -119,6 +124,38 @@ class Below(serve.cli.TestCase):
             self.assertEqual(len(json.loads(self.ok("kv", path, "--json").text)["models"]), 2)
             self.ok("kv", path, "empty")
             self.assertEqual(json.loads(self.ok("kv", path, "list", "--json").text)["models"], [])
+
+    def test_kills(self):
+        """Killed at any moment of a load and started again on the same file: whatever it answers is right."""
+        kills = 4 * int(os.environ.get("WEFT_KV_ROUNDS", 1))
+        draw, answered, found = random.Random(5), [0], [0]
+
+        def talk(server, i):
+            prompt = STARTS[i]
+            for k in range(2):
+                try:
+                    r = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 12, "temperature": 0, "ignore_eos": True})
+                except (OSError, http.client.HTTPException):
+                    return  # it was killed
+                self.assertEqual(r.text, self.want[i, k])
+                answered[0] += 1
+                found[0] += r.json["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+                prompt += r.text + " Then they went home."
+
+        with tempfile.TemporaryDirectory() as folder:
+            args = [*ARGS, "--kv-host", "1M", "--kv-disk", f"{os.path.join(folder, 'kv')}:4M"]  # in which not all have room
+            for _ in range(kills):
+                server = Server(*args, env=ALWAYS)
+                with futures.ThreadPoolExecutor(4) as pool:
+                    talks = [pool.submit(talk, server, i) for i in draw.sample(range(len(STARTS)), len(STARTS))]
+                    time.sleep(draw.random() * 0.6)
+                    server.end(signal.SIGKILL)
+                for t in talks:
+                    t.result()
+            self.assertEqual(json.loads(self.ok("kv", os.path.join(folder, "kv"), "verify", "--json").text)["block_tokens"], PAGE)
+        print(f"{kills} kills, {answered[0]} answers, {found[0]} of them with blocks that were found", file=sys.stderr)
+        self.assertGreater(answered[0], kills)
+        self.assertGreater(found[0], kills // 2)
 
     def test_bytes(self):
         """In Q8_0 a block takes half the room, and is not found by who has another format."""

@@ -373,8 +373,8 @@ static ssize_t refused_read(int fd, void *data, size_t n, off_t at)
     return n_refused++, errno = EINVAL, -1;
 }
 
-/* Slots pass by the page cache, from memory that can; where the file system takes that back, and from other memory, they
- * go the usual way. All say the same. */
+/* Slots pass by the page cache, from memory that can; where the file system takes that back, and from other memory,
+ * they go the usual way. All say the same. */
 static void past_the_page_cache(void **state)
 {
     static _Alignas(WF_DISK_ALIGN) uint8_t from[SLOT + 8], to[SLOT + 8];
