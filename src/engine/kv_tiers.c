@@ -168,7 +168,7 @@ weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine
                        "(weft_engine_params.kv_host)",
                        WF_HUMAN(host, true), WF_HUMAN(left, true));
     wf_tiers_params tp = {.host_bytes = host, .page_bytes = page, .page_tokens = l->page_tokens,
-                          .always = p->debug && p->debug->kv_store_always,
+                          .passing = !p->kv_host, .always = p->debug && p->debug->kv_store_always,
                           .load_always = p->debug && p->debug->kv_load_always,
                           .disk = {.path = p->kv_disk, .bytes = p->kv_disk_bytes, .page_bytes = page,
                                    .page_tokens = l->page_tokens, .identity = e->kv_base}};

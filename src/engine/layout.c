@@ -502,7 +502,8 @@ void wf_layout_budget(const wf_layout *l, struct weft_budget *out)
 
 uint64_t wf_layout_kv_host(const struct weft_engine_params *p, uint64_t page_bytes)
 {
-    enum { PASSING = 2 * WF_DISK_WAITING /* pages: as many as may be read and written at one time */ };
+    /* pages: as many as may be read and written at one time, and as many that come down and that wait */
+    enum { PASSING = 4 * WF_DISK_WAITING };
     uint64_t bytes = p->kv_host || !p->kv_disk ? p->kv_host : PASSING * page_bytes;
     return p->kv_host && p->kv_host < page_bytes ? p->kv_host : bytes / page_bytes * page_bytes;
 }

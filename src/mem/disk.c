@@ -316,6 +316,11 @@ static bool has_place(wf_disk *d, bool write)
     return has;
 }
 
+bool wf_disk_has_place(wf_disk *d)
+{
+    return !wf_disk_pauses(d) && has_place(d, true);
+}
+
 static transfer *begin_transfer(wf_disk *d, bool write, int32_t slot, void *data, int32_t tag)
 {
     const wf_stored_block *x = &d->blocks.slots[slot];
@@ -344,7 +349,7 @@ bool wf_disk_read(wf_disk *d, int32_t slot, void *data, int32_t tag)
 bool wf_disk_write(wf_disk *d, const wf_key *key, const int32_t *tokens, uint32_t table, const void *data, int32_t tag)
 {
     if (wf_store_slot(&d->blocks, key, table) >= 0) return wf_store_touch(&d->blocks, key, table), false;
-    bool may = !wf_disk_pauses(d) && has_place(d, true); /* first: who makes way is still in the file */
+    bool may = wf_disk_has_place(d); /* first: who makes way is still in the file */
     int32_t slot = may ? wf_store_take(&d->blocks, key, tokens, table, WF_STORED_COMING) : -1;
     if (slot >= 0) return begin_transfer(d, true, slot, (void *)(uintptr_t)data, tag) != NULL;
     d->stats.dropped++;

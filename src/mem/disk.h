@@ -33,6 +33,7 @@ void wf_disk_forget(wf_disk *d, const wf_key *key, uint32_t table); /* the block
 #define WF_DISK_WAITING 64 /* transfers each way that wait at most */
 /* Transfers. false: too many wait, or it pauses, or, of a write, the block is there or no slot can be had. The memory
  * belongs to it until it is taken back with wf_disk_done; `tag` comes back with it. */
+bool wf_disk_has_place(wf_disk *d); /* for a write */
 bool wf_disk_read(wf_disk *d, int32_t slot, void *data, int32_t tag);
 bool wf_disk_write(wf_disk *d, const wf_key *key, const int32_t *tokens, uint32_t table, const void *data, int32_t tag);
 typedef struct wf_disk_end {

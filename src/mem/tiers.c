@@ -45,6 +45,7 @@ weft_status wf_tiers_open(wf_dev *dev, const wf_tiers_params *p, const wf_tier_m
     *t = (wf_tiers){.p = *p, .mover = *mover, .dev = dev, .cap_offers = n_pages};
     weft_status s = take_pool(t);
     if (s == WEFT_OK && p->disk.path) s = wf_disk_open(&p->disk, &t->disk);
+    if (t->disk && !(t->unwritten = wf_calloc(t->pool.n, sizeof *t->unwritten))) s = WEFT_ERR_NOMEM;
     t->n_seen = (t->pool.n + n_pages) / 2 + 128;
     if (s == WEFT_OK) {
         t->seen = wf_calloc(t->n_seen, WAYS * sizeof *t->seen);
@@ -76,6 +77,7 @@ void wf_tiers_close(wf_tiers *t)
     for (uint32_t i = 0; i < t->n_slabs; i++) wf_host_destroy(t->dev, &t->slabs[i]);
     free(t->slabs);
     wf_store_free(&t->pool);
+    free(t->unwritten);
     free(t->seen);
     free(t->offers);
     free(t->moves);
@@ -84,8 +86,12 @@ void wf_tiers_close(wf_tiers *t)
 
 struct weft_kv_tier_stats wf_tiers_stats(const wf_tiers *t, enum weft_kv_tier tier)
 {
-    if (tier == WEFT_KV_TIER_DISK) return t->disk ? wf_disk_stats(t->disk) : (struct weft_kv_tier_stats){0};
-    struct weft_kv_tier_stats s = t->stats;
+    struct weft_kv_tier_stats s = {0};
+    if (tier == WEFT_KV_TIER_DISK) {
+        if (t->disk) s = wf_disk_stats(t->disk), s.dropped += t->n_unwritten_lost;
+        return s;
+    }
+    s = t->stats;
     s.bytes = t->pool.n * t->p.page_bytes;
     s.used_bytes = t->pool.n_used * t->p.page_bytes;
     s.evicted = t->pool.evicted;
@@ -237,14 +243,33 @@ static wf_tier_move *idle_move(wf_tiers *t, bool out)
     return NULL;
 }
 
-/* What has come down goes on to the file; what finds no place there is in the pool all the same. */
-static void write_below(wf_tiers *t, int32_t slot)
+/* What has come down goes on to the file, once that has a place for another write. It may make way before, unless the
+ * pool is there for the file alone: then it has a pin. */
+static void write_later(wf_tiers *t, int32_t slot)
 {
     const wf_stored_block *x = &t->pool.slots[slot];
     if (!t->disk || x->state != WF_STORED_READY) return;
-    wf_store_pin(&t->pool, slot);
-    if (!wf_disk_write(t->disk, &x->key, wf_store_tokens(&t->pool, slot), x->table, slot_data(t, slot), slot))
-        wf_store_unpin(&t->pool, slot);
+    if (t->n_unwritten == t->pool.n) t->first_unwritten = (t->first_unwritten + 1) % t->pool.n, t->n_unwritten_lost++;
+    else t->n_unwritten++;
+    if (t->p.passing) wf_store_pin(&t->pool, slot);
+    t->unwritten[(t->first_unwritten + t->n_unwritten - 1) % t->pool.n] = (wf_tier_unwritten){x->key, slot, x->table};
+}
+
+/* One that has made way meanwhile, or was forgotten, is lost to the file. */
+static void write_below(wf_tiers *t)
+{
+    while (t->n_unwritten && wf_disk_has_place(t->disk)) {
+        const wf_tier_unwritten *u = &t->unwritten[t->first_unwritten];
+        bool there = wf_store_slot(&t->pool, &u->key, u->table) == u->slot &&
+            t->pool.slots[u->slot].state == WF_STORED_READY;
+        t->first_unwritten = (t->first_unwritten + 1) % t->pool.n;
+        t->n_unwritten--;
+        t->n_unwritten_lost += !there;
+        if (there && !t->p.passing) wf_store_pin(&t->pool, u->slot);
+        bool writes = there && wf_disk_write(t->disk, &u->key, wf_store_tokens(&t->pool, u->slot), u->table,
+                                             slot_data(t, u->slot), u->slot);
+        if (!writes && (there || t->p.passing)) wf_store_unpin(&t->pool, u->slot);
+    }
 }
 
 /* What the copy held is let go. ok: it was copied as a whole. */
@@ -252,7 +277,7 @@ static void finish_move(wf_tiers *t, wf_tier_move *m, bool ok)
 {
     for (uint32_t i = 0; i < m->n; i++) {
         int32_t slot = m->slot[i];
-        if (m->out && ok) wf_store_ready(&t->pool, slot), write_below(t, slot);
+        if (m->out && ok) wf_store_ready(&t->pool, slot), write_later(t, slot);
         else if (m->out) wf_store_kill(&t->pool, slot);
         wf_store_unpin(&t->pool, slot);
     }
@@ -311,6 +336,7 @@ static void poll_disk(wf_tiers *t)
         else if (!end.write) wf_store_kill(&t->pool, end.tag);
         wf_store_unpin(&t->pool, end.tag);
     }
+    write_below(t);
 }
 
 void wf_tiers_poll(wf_tiers *t, uint64_t now_ns)
@@ -404,12 +430,18 @@ static bool take_offer(wf_tiers *t, wf_tier_move *m)
     return true;
 }
 
+/* Do stores wait for the file? coming: blocks of copies in flight. */
+static bool is_behind(const wf_tiers *t, uint32_t coming)
+{
+    return t->p.passing && !wf_disk_pauses(t->disk) && t->n_unwritten + coming > t->pool.n / 4;
+}
+
 /* A part of the device's pages at most: those that are copied cannot be given to others. */
 static void begin_stores(wf_tiers *t)
 {
     uint32_t most = WF_MAX(t->pages->guaranteed / 8, 1u), held = 0;
     for (const wf_tier_move *m = t->moves; m < t->moves + WF_TIER_MOVES / 2; m++) held += m->runs ? m->n : 0;
-    for (wf_tier_move *m; t->n_offers && held < most && (m = idle_move(t, true));) {
+    for (wf_tier_move *m; t->n_offers && held < most && !is_behind(t, held) && (m = idle_move(t, true));) {
         while (t->n_offers && m->n < WF_MIN(most - held, (uint32_t)WF_TIER_MOVE_PAGES)) take_offer(t, m);
         held += m->n;
         if (m->n) begin_move(t, m);

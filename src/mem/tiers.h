@@ -71,9 +71,16 @@ typedef struct wf_tier_offer {
     uint32_t table;
 } wf_tier_offer;
 
+typedef struct wf_tier_unwritten { /* a block of the pool that is to go to the file */
+    wf_key key;
+    int32_t slot;
+    uint32_t table;
+} wf_tier_unwritten;
+
 typedef struct wf_tiers_params {
     uint64_t host_bytes, page_bytes; /* of the pool, at most; of a page */
     uint32_t page_tokens;
+    bool passing;     /* the pool is there for the file alone: blocks wait until they can go on */
     bool always;      /* store a block when it is seen for the first time */
     bool load_always; /* load also where computing is expected to be faster, and however long it takes (tests) */
     wf_disk_params disk; /* path NULL: none */
@@ -89,6 +96,9 @@ typedef struct wf_tiers {
     uint32_t n_slabs, slots_per_slab;
     wf_store pool;
     wf_disk *disk;     /* or NULL */
+    wf_tier_unwritten *unwritten; /* a ring: as many as the pool has slots */
+    uint32_t first_unwritten, n_unwritten;
+    uint64_t n_unwritten_lost; /* that made way before there was time to write them */
     uint64_t *seen;    /* [n_seen, 8] of keys seen before: later ones take the place of the oldest of their set */
     uint32_t n_seen;
     wf_tier_offer *offers; /* a ring: pages to be stored */

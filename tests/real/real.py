@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -86,8 +87,8 @@ class Test:
 
     # ---- text ----
 
-    def server(self):
-        return serve.Server('-m', self.path, '-c', '2048', device=self.options, template=None)
+    def server(self, *more, env=None):
+        return serve.Server('-m', self.path, '-c', '2048', *more, device=self.options, template=None, env=env)
 
     def compare(self, what, pairs):
         """Answers: token by token, up to the first that is another one. It may be where both come out nearly alike."""
@@ -120,6 +121,19 @@ class Test:
             pairs.append((message, want, {'tokens': [one['token'] for one in said], 'top_logprobs': tops}))
         if pairs:
             self.compare('chats', pairs)
+
+    def restarts(self):
+        """A prompt whose blocks of KV an earlier process has left on disk, which ended or was killed, has the answer of one that is computed."""
+        prompt, got = TEXT.read_text(encoding='utf-8')[:4000], []
+        with tempfile.TemporaryDirectory() as top:
+            for how in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
+                server = self.server('--deterministic', '--kv-disk', f'{top}/kv:256M', env={'WEFT_KV_STORE_ALWAYS': '1', 'WEFT_KV_LOAD_ALWAYS': '1'})
+                r = server.post('/v1/completions', {'prompt': prompt, 'max_tokens': GENERATED, 'temperature': 0, 'logprobs': 1}).json
+                got.append((r['choices'][0]['logprobs'], r['usage']['prompt_tokens_details']['cached_tokens']))
+                server.end(how)
+        full = (r['usage']['prompt_tokens'] - 1) // 16 * 16
+        common.say('KV over restarts', [n for _, n in got] == [0, full, full] and got[0][0] == got[1][0] == got[2][0],
+                   f'{[n for _, n in got]} of {full} tokens of whole blocks were found')
 
     # ---- numbers ----
 
@@ -162,6 +176,7 @@ def main():
     test.greedy(server, test.want['greedy'] if on_cpu else test.want['greedy'][:4])
     test.chat(server)
     server.p.terminate()
+    test.restarts()
     test.measure()
     if on_cpu:
         with tempfile.TemporaryDirectory(dir=folder) as top:

@@ -505,6 +505,7 @@ static inline void open_tiers(world *w, uint32_t slots, bool always, const wf_di
 {
     wf_tiers_params p = {.host_bytes = slots * PAGE * sizeof(uint64_t), .page_bytes = PAGE * sizeof(uint64_t),
                          .page_tokens = PAGE, .always = always, .load_always = true};
+    p.passing = disk && slots == 4 * WF_DISK_WAITING;
     if (disk) p.disk = *disk, p.disk.page_bytes = p.page_bytes, p.disk.page_tokens = PAGE;
     assert_ok(wf_dev_open("null", &(wf_open_params){.watchdog_ms = 1}, &w->dev));
     assert_ok(wf_tiers_open(w->dev, &p, &(wf_tier_mover){w, begin_copy, poll_copy}, w->s.limits.pages, &w->tiers));

@@ -141,10 +141,10 @@ static ssize_t bad_write(int fd, const void *data, size_t n, off_t at)
 static void play_over_disk(uint64_t seed, sums *sum)
 {
     static const wf_disk_io bad = {bad_read, bad_write};
-    const uint32_t slots[] = {1, 5, 40};
+    const uint32_t slots[] = {1, 5, 40, 4 * WF_DISK_WAITING};
     wf_disk_params disk = {.path = path, .bytes = 4096 + 8192 * (seed / 20 % 2 ? 40 : 300),
                            .io = seed % 2 ? &bad : NULL};
-    play_tiers(seed % 3 ? &starved : &tight, NULL, slots[seed % 3], &disk, seed, sum);
+    play_tiers(seed % 3 ? &starved : &tight, NULL, slots[seed / 3 % 4], &disk, seed, sum);
 }
 
 /* One world after the other begins with what the ones before have left, whatever was wrong with it. */
@@ -540,6 +540,34 @@ static ssize_t late_write(int fd, const void *data, size_t n, off_t at)
     return pwrite(fd, data, n, at);
 }
 
+/* However many blocks come down at once, all go on to the file as fast as that takes them, but those that make way in
+ * the pool before, which are counted. Where the pool is there for the file alone, they wait on the device. */
+static void written_later(void **state)
+{
+    enum { PROMPTS = 30, BLOCKS = 10, PASSING = 4 * WF_DISK_WAITING };
+    static const uint32_t slots[] = {PROMPTS * BLOCKS, PASSING - 1, PASSING};
+    wf_limits l = roomy;
+    l.pages = PROMPTS * BLOCKS + 100; /* all are in the cache, too */
+    for (int i = 0; i < 3; i++) {
+        world w;
+        wf_disk_params disk = {.path = path, .bytes = 4096 + 8192 * 400, .io = &(wf_disk_io){pread, late_write}};
+        remove(path);
+        open_world(&w, &l, WF_POLICY_NANOFLOW, 1, 1);
+        open_tiers(&w, slots[i], true, &disk);
+        w.faultless = true;
+        __atomic_store_n(&writes_wait, true, __ATOMIC_RELAXED);
+        for (int k = 0; k < PROMPTS; k++) add(&w, 4 * BLOCKS, 1, 7 + 1000 * k);
+        for (int k = 0; w.alive || k < 100; k++) step(&w);
+        __atomic_store_n(&writes_wait, false, __ATOMIC_RELAXED);
+        run_out(&w);
+        struct weft_kv_tier_stats d = wf_tiers_stats(&w.tiers, WEFT_KV_TIER_DISK);
+        assert_int_equal(w.tiers.stats.dropped, 0);
+        assert_int_equal(d.stored_bytes / w.tiers.p.page_bytes + d.dropped, PROMPTS * BLOCKS);
+        assert_int_equal(d.dropped, i == 1 ? PROMPTS * BLOCKS - slots[i] : 0);
+        close_world(&w);
+    }
+}
+
 /* A block that is forgotten before it is read is read no more, be it in the file for a while. */
 static void forgotten_before_it_is_read(void **state)
 {
@@ -598,6 +626,6 @@ SUITE(tiers, make_folder, remove_folder, CASE(blocks_are_those_that_were_compute
       CASE(tokens_are_compared),
       CASE(worth), CASE(what_copying_takes),
       CASE(worth_behind_others), CASE(what_a_disk_takes_now), CASE(failures_count_once),
-      CASE(disk_that_stalls), CASE(forgotten_before_it_is_read),
+      CASE(disk_that_stalls), CASE(written_later), CASE(forgotten_before_it_is_read),
       CASE(ends_by_a_time),
       CASE(too_small))
