@@ -772,7 +772,7 @@ struct weft_kv_tier_stats {
     uint64_t stored_bytes, loaded_bytes;  /* blocks that came down, and went up */
     uint64_t store_ns, load_ns;           /* sums over copies, each until its end was seen */
     uint64_t queries, hits;               /* of HOST: prompt tokens looked up below the KV cache, and loaded */
-    uint64_t dropped;                     /* blocks that were to be stored, for which there was no room */
+    uint64_t dropped;                     /* blocks that there was no room or time to store */
     uint64_t failed; /* copies that failed or were broken off, and loads that were given up: all was computed instead */
     uint64_t evicted;                     /* blocks whose place others have taken */
     uint64_t paused;                      /* times that it was left alone for a while, after failures in a row */
