@@ -28,6 +28,20 @@ static inline uint64_t word_at(const uint8_t *p)
     v[a] += v[b] + (x), v[d] = rotated(v[d] ^ v[a], 32), v[c] += v[d], v[b] = rotated(v[b] ^ v[c], 24),                \
         v[a] += v[b] + (y), v[d] = rotated(v[d] ^ v[a], 16), v[c] += v[d], v[b] = rotated(v[b] ^ v[c], 63)
 
+/* r is a literal, so that places of words are known when this is compiled. */
+#define ROUND(r)                                                                                                       \
+    do {                                                                                                               \
+        const uint8_t *s = sigma[(r) % 10];                                                                            \
+        G(0, 4, 8, 12, m[s[0]], m[s[1]]);                                                                              \
+        G(1, 5, 9, 13, m[s[2]], m[s[3]]);                                                                              \
+        G(2, 6, 10, 14, m[s[4]], m[s[5]]);                                                                             \
+        G(3, 7, 11, 15, m[s[6]], m[s[7]]);                                                                             \
+        G(0, 5, 10, 15, m[s[8]], m[s[9]]);                                                                             \
+        G(1, 6, 11, 12, m[s[10]], m[s[11]]);                                                                           \
+        G(2, 7, 8, 13, m[s[12]], m[s[13]]);                                                                            \
+        G(3, 4, 9, 14, m[s[14]], m[s[15]]);                                                                            \
+    } while (0)
+
 static void compress_block(wf_blake2b *b, const uint8_t *block, bool last)
 {
     uint64_t v[16], m[16];
@@ -35,17 +49,18 @@ static void compress_block(wf_blake2b *b, const uint8_t *block, bool last)
     for (int i = 0; i < 8; i++) v[i] = b->h[i], v[8 + i] = iv[i];
     v[12] ^= b->length; /* nothing here has 2^64 bytes */
     if (last) v[14] = ~v[14];
-    for (int round = 0; round < 12; round++) {
-        const uint8_t *s = sigma[round % 10];
-        G(0, 4, 8, 12, m[s[0]], m[s[1]]);
-        G(1, 5, 9, 13, m[s[2]], m[s[3]]);
-        G(2, 6, 10, 14, m[s[4]], m[s[5]]);
-        G(3, 7, 11, 15, m[s[6]], m[s[7]]);
-        G(0, 5, 10, 15, m[s[8]], m[s[9]]);
-        G(1, 6, 11, 12, m[s[10]], m[s[11]]);
-        G(2, 7, 8, 13, m[s[12]], m[s[13]]);
-        G(3, 4, 9, 14, m[s[14]], m[s[15]]);
-    }
+    ROUND(0);
+    ROUND(1);
+    ROUND(2);
+    ROUND(3);
+    ROUND(4);
+    ROUND(5);
+    ROUND(6);
+    ROUND(7);
+    ROUND(8);
+    ROUND(9);
+    ROUND(10);
+    ROUND(11);
     for (int i = 0; i < 8; i++) b->h[i] ^= v[i] ^ v[8 + i];
 }
 
