@@ -11,7 +11,7 @@
 
 #include "tensor/tensor.h"
 
-enum { MAX_ITEMS = 256, STACK = 256 << 10, K_STEP = 16, MAX_BARS = 256, MAX_COPIES = 2048 };
+enum { MAX_ITEMS = 256, STACK = 256 << 10, K_STEP = 16, MAX_BARS = 256, MAX_COPIES = 2048, OWN_COPIES = 128 };
 
 /* ---- the units ------------------------------------------------------------------------------------------ */
 
@@ -41,6 +41,7 @@ const unit host_units[] = {
     {"wmma12", "-D__AMDGCN__ -D__GFX12__", 32, 16, 16, 8, 8, 8, gfx12_ab, gfx12_ab, gfx12_c},
     {"dpas16", "-DDPAS", 16, 8, 16, 8, 16, 8, dpas16_a, dpas_b, dpas_c},
     {"dpas8", "-DDPAS", 8, 8, 8, 16, 16, 8, dpas8_a, dpas_b, dpas_c},
+    {"mma", "-D__NV_CL_C_VERSION=1", 32, 16, 8, 8, 4, 4, nv_a, nv_b, nv_c, .copies = true},
     {"nvidia", "", 32, 16, 8, 8, 4, 4, nv_a, nv_b, nv_c, .takes_nan = true},
 };
 const unsigned n_host_units = WF_LEN(host_units);
@@ -54,7 +55,14 @@ const unit *host_unit_named(const char *name)
 
 /* ---- a work-group ----------------------------------------------------------------------------------------- */
 
-enum stop { NOT_STARTED, RUNNING, AT_BARRIER, AT_UNIT, AT_WORDS, ENDED };
+enum stop { NOT_STARTED, RUNNING, AT_BARRIER, AT_UNIT, AT_WORDS, AT_MATRICES, ENDED };
+
+/* Of 16 bytes, by one work-item. */
+typedef struct small_copy {
+    void *to;
+    const void *from; /* NULL: zeros */
+    unsigned group;   /* the number of its group */
+} small_copy;
 
 typedef struct item {
     ucontext_t
@@ -65,6 +73,11 @@ typedef struct item {
     const uint16_t *a, *b;
     float *c;
     uint32_t word, from, got, ballot; /* given, and whose is asked for; that one, and a bit for each that is not 0 */
+    const uint16_t *row; /* of a matrix that the wave loads */
+    uint32_t *four;      /* where the lane's parts of four matrices go */
+    bool turned;
+    small_copy copy[OWN_COPIES]; /* that have not arrived */
+    unsigned n_copies, groups;
 } item;
 
 /* A barrier that counts bytes (mbarrier): its phase ends when the one that expects them has come, and all bytes have.
@@ -87,7 +100,7 @@ static struct {
     item item[MAX_ITEMS];
     unsigned n, now, group, groups;
     void (*body)(void);
-    unsigned mistakes, products, barriers;
+    unsigned mistakes, products, barriers, conflicts;
     bool any; /* did an item say yes at the last barrier? */
     bar bar[MAX_BARS];
     bulk_copy copy[MAX_COPIES]; /* that have not arrived */
@@ -113,6 +126,10 @@ EXPORT float host_tanh(float x);
 EXPORT void host_bar_init(unsigned bar);
 EXPORT void host_bar_expect(unsigned bar, unsigned bytes);
 EXPORT void host_bar_await(unsigned bar, unsigned phase);
+EXPORT void host_load_matrices(unsigned long row, unsigned turned, unsigned long four);
+EXPORT void host_begin_copy(unsigned long to, unsigned long from, unsigned in);
+EXPORT void host_end_copies(void);
+EXPORT void host_await_copies(unsigned n);
 EXPORT void host_bulk_copy(unsigned long to, unsigned long from, unsigned bytes, unsigned bar);
 
 unsigned host_local_id(void) { return host.now; }
@@ -156,10 +173,45 @@ static item *exchange(unsigned word, unsigned from)
 
 unsigned host_word(unsigned word, unsigned from) { return exchange(word, from)->got; }
 unsigned host_ballot(unsigned word) { return exchange(word, 0)->ballot; }
+
+void host_load_matrices(unsigned long row, unsigned turned, unsigned long four)
+{
+    item *me = &host.item[host.now];
+    me->row = (const uint16_t *)row, me->turned = turned, me->four = (uint32_t *)four;
+    stop_at(AT_MATRICES);
+}
+
 /* Rounded: the same bits by whatever library. */
 float host_exp2(float x) { return (float)exp2((double)x); }
 float host_exp(float x) { return (float)exp((double)x); }
 float host_tanh(float x) { return (float)tanh((double)x); }
+
+/* ---- copies of a work-item -------------------------------------------------------------------------------- */
+
+/* What lies there is gone at once, NaN; what comes is there when the work-item has awaited it. */
+void host_begin_copy(unsigned long to, unsigned long from, unsigned in)
+{
+    item *me = &host.item[host.now];
+    host.mistakes += (to | (in ? from : 0)) % 16 != 0;
+    if (me->n_copies == OWN_COPIES) abort();
+    memset((void *)to, 0xFF, 16);
+    me->copy[me->n_copies++] = (small_copy){(void *)to, in ? (const void *)from : NULL, me->groups};
+}
+
+void host_end_copies(void) { host.item[host.now].groups++; }
+
+void host_await_copies(unsigned n)
+{
+    item *me = &host.item[host.now];
+    unsigned left = 0;
+    for (unsigned i = 0; i < me->n_copies; i++) {
+        const small_copy *c = &me->copy[i];
+        if (c->group + n >= me->groups) me->copy[left++] = *c;
+        else if (c->from) memcpy(c->to, c->from, 16);
+        else memset(c->to, 0, 16);
+    }
+    me->n_copies = left;
+}
 
 /* ---- bulk copies ------------------------------------------------------------------------------------------ */
 
@@ -261,6 +313,27 @@ static void multiply(item *wave)
     host.products++;
 }
 
+/* PTX, ldmatrix.x4: lanes 8 i and on have the rows of matrix i. A lane gets two elements of row lane / 4; turned, of
+ * column lane / 4. */
+static void load_matrices(item *wave)
+{
+    for (int i = 0; i < 4; i++) {
+        const item *row = &wave[8 * i];
+        unsigned banks = 0;
+        for (int j = 0; j < 8; j++) {
+            host.mistakes += (uintptr_t)row[j].row % 16 != 0 || row[j].turned != wave->turned;
+            banks |= 1u << (uintptr_t)row[j].row / 16 % 8;
+        }
+        host.conflicts += banks != 0xFF;
+        for (int lane = 0; lane < 32; lane++) {
+            int line = lane / 4, two = lane % 4 * 2;
+            uint16_t low = wave->turned ? row[two].row[line] : row[line].row[two];
+            uint16_t high = wave->turned ? row[two + 1].row[line] : row[line].row[two + 1];
+            wave[lane].four[i] = low | (uint32_t)high << 16;
+        }
+    }
+}
+
 static void start_item(void)
 {
     host.body();
@@ -273,6 +346,7 @@ static void enter(item *it)
     it->start.uc_stack.ss_sp = it->stack;
     it->start.uc_stack.ss_size = STACK;
     it->stop = NOT_STARTED;
+    it->n_copies = it->groups = 0;
     makecontext(&it->start, start_item, 0);
 }
 
@@ -305,6 +379,7 @@ static void advance(unsigned first)
     }
     if (wave->stop == AT_UNIT) multiply(wave);
     if (wave->stop == AT_WORDS) hand_out(wave);
+    if (wave->stop == AT_MATRICES) load_matrices(wave);
 }
 
 /* Each wave to the next barrier, or to its end; true: all ended. */
@@ -328,7 +403,8 @@ static void run_group(void)
 {
     for (unsigned i = 0; i < host.n; i++) enter(&host.item[i]);
     while (!to_barrier()) continue;
-    host.mistakes += host.n_copies > 0; /* that nobody waited for */
+    for (unsigned i = 0; i < host.n; i++) host.mistakes += host.item[i].n_copies > 0; /* that nobody waited for */
+    host.mistakes += host.n_copies > 0;
     host.n_bars = host.n_copies = 0;
 }
 
@@ -349,7 +425,7 @@ void host_groups(unsigned items, unsigned groups, void (*body)(void))
 
 host_run host_result(void)
 {
-    return (host_run){host.mistakes, host.products, host.barriers};
+    return (host_run){host.mistakes, host.products, host.barriers, host.conflicts};
 }
 
 void host_end(void)

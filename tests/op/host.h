@@ -1,7 +1,7 @@
 /* host: plays a GPU's work-groups on the processor at hand, for kernels that clang compiles to a shared library: a
  * coroutine a work-item, which stops where others have to come, too: the whole work-group at a barrier, the lanes of a
- * wave at its matrix unit and where they exchange words. What the units do is written from the vendors' documents
- * alone. */
+ * wave at its matrix unit, where they exchange words and where they load matrices. What the units do is written from
+ * the vendors' documents alone. */
 #ifndef WF_TEST_HOST_H
 #define WF_TEST_HOST_H
 
@@ -17,6 +17,7 @@ typedef struct unit {
     int lanes, rows, cols, n_a, n_b, n_c; /* n: elements that a lane holds */
     place (*a)(int lane, int i), (*b)(int lane, int i), (*c)(int lane, int v);
     bool takes_nan; /* its kernels mask what comes of it */
+    bool copies;    /* its kernels are gemm_matrix.cl and attention_matrix.cl with COPIES */
 } unit;
 
 extern const unit host_units[];
@@ -25,8 +26,9 @@ const unit *host_unit_named(const char *name); /* NULL: there is none */
 
 /* Runs the groups one after the other; body calls the kernel with the arguments of a work-item. */
 typedef struct host_run {
-    unsigned mistakes, products,
-        barriers; /* of all so far: lanes that do not meet or disagree; matrix products; meetings of a work-group */
+    /* Of all so far: lanes that do not meet or disagree; matrix products; meetings of a work-group; matrices of 8 x 8
+     * whose rows share banks of local memory. */
+    unsigned mistakes, products, barriers, conflicts;
 } host_run;
 void host_start(const unit *u);
 void host_groups(unsigned items, unsigned groups, void (*body)(void));

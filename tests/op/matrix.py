@@ -1,6 +1,6 @@
 """gemm_matrix.cl and attention_matrix.cl without the hardware: compiled by clang-19 for AMD's targets, whose assembly must hold the
 matrix instructions and no spill; to LLVM IR for Intel, which must call the extension's function; and for this
-processor, where matrix_host and matrix_attention play the units and compare with the reference.
+processor, where matrix_host and matrix_attention play the units, NVIDIA's too, and compare with the reference.
 
     matrix.py MATRIX_HOST MATRIX_ATTENTION KERNELS [host|amd|intel]
 """
@@ -23,6 +23,8 @@ AMD = {  # unit of host.c -> targets, instruction
 }
 FUNCTION = "intel_sub_group_f16_f16_matrix_mad_k16"
 DECLARE = "%s float8 " + FUNCTION + "(%s a, int8 b, float8 c);\n"
+PLAYED = "mma"  # NVIDIA's unit: no compiler of it is at hand
+DECODED = ("F16", "Q4_0", "planes")  # for it: each way that weights take to local memory; what differs by format was run for the others
 SIMPLER = ("plain", "odd")  # programs of matrix_attention that only run: for compilers they are parts of the others
 LAST = "matrix_decode_split"  # of the variants of attention
 FAILED = []
@@ -145,7 +147,9 @@ def main():
     if not shutil.which(CLANG):
         print(f"skipped: {CLANG} is missing (setup.sh installs it)")
         return 77
-    products = part.mine("cl", (p for p in programs(gemm) if p.of == "F16" or p.name in ("matrix64", "matrix128_expand")))  # each format twice, each tile with F16
+    # Each format twice, each tile with F16.
+    products = part.mine("cl", (p for p in programs(gemm) if p.of == "F16" or p.name in ("matrix64", "matrix128_expand")
+                                and (p.unit != PLAYED or p.of in DECODED)))
     rows = programs(attention)
     units = part.mine("cl", sorted({p.unit for p in rows}))  # variants of one unit are compared with each other
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
-/* matrix_attention: runs attention_matrix.cl on AMD's and Intel's matrix units as host.c plays them, all variants on
- * the same problems.
+/* matrix_attention: runs attention_matrix.cl on AMD's, Intel's and NVIDIA's matrix units as host.c plays them, all
+ * variants on the same problems.
  *
  *   matrix_attention --knobs          a line for each unit, program and variant: unit, kernel, program, variant, then
  * build options matrix_attention FOLDER UNIT PROGRAM    runs the kernels VARIANT.so, built with those (matrix.py)
@@ -58,7 +58,7 @@ static bool configure(const unit *u, const char *variant, const wf_check *k, cl_
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true,
-                          .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
+                          .copies = u->copies, .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
     const cl_variant *v = variant_named(WF_OP_ATTENTION, variant);
     wf_call call;
     wf_check_stand_in(k, NULL, NULL, &stand_in, &call);
@@ -209,10 +209,11 @@ static bool run_way(int by, const wf_check *k, uint8_t **bits, uint32_t *product
     wf_check_result r = judged(k, WF_ATTENTION_O, *bits);
     uint32_t left = count;
     bool counted = by == ASYNC ? count >= k->redo_least && count <= k->redo_most : !count;
-    bool ok = r.ok && counted && !host_result().mistakes && *products;
-    printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products, %u mistakes %s\n",
+    host_run host = host_result();
+    bool ok = r.ok && counted && !host.mistakes && !host.conflicts && *products;
+    printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products, %u mistakes, %u bank conflicts %s\n",
            ok ? "ok" : "FAIL", variants[kind][by], text, r.error, left, k->redo_least, k->redo_most, *products,
-           host_result().mistakes, r.message);
+           host.mistakes, host.conflicts, r.message);
     return ok;
 }
 

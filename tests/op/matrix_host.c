@@ -1,5 +1,5 @@
-/* matrix_host: runs gemm_matrix.cl on AMD's and Intel's matrix units as host.c plays them, so that it can be run where
- * neither is: do its loads, its stores and the documented layouts of the units fit together?
+/* matrix_host: runs gemm_matrix.cl on AMD's, Intel's and NVIDIA's matrix units as host.c plays them, so that it can be
+ * run where none is: do its loads, its stores and the documented layouts of the units fit together?
  *
  *   matrix_host --knobs               a line for each unit, variant and format: unit, kernel, variant, format, then
  * build options matrix_host KERNEL.so UNIT PROGRAM FORMAT    runs the kernel, built with those (matrix.py), and
@@ -96,9 +96,9 @@ static bool run_case(wf_dev *ref, const wf_case *c, uint8_t layout, const cl_lau
     wf_check_result r = judged(problem, WF_GEMM_Y, result);
     char text[160];
     wf_case_text(c, text, sizeof text);
-    bool ok = r.ok && !host.mistakes && host.products;
-    printf("%-4s %s: %.2g of its tolerance, %u products, %u mistakes %s\n", ok ? "ok" : "FAIL", text, r.error,
-           host.products, host.mistakes, r.message);
+    bool ok = r.ok && !host.mistakes && !host.conflicts && host.products;
+    printf("%-4s %s: %.2g of its tolerance, %u products, %u mistakes, %u bank conflicts %s\n", ok ? "ok" : "FAIL", text,
+           r.error, host.products, host.mistakes, host.conflicts, r.message);
     free(result);
     if (layout) free(packed);
     wf_check_free(problem);
@@ -129,7 +129,7 @@ static const struct program *program_named(const char *name)
 
 static bool configure(const unit *u, const char *variant, size_t f, uint32_t turn, cl_launch *l)
 {
-    cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true,
+    cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true, .copies = u->copies,
                     .panels = 64 << 20, .units = 4, .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
     const cl_variant *v = variant_named(WF_OP_GEMM, variant);
     const uint8_t format = format_ids[f];
