@@ -334,7 +334,7 @@ stage_asan() {
 }
 
 # This build is also the one without OpenCL, OpenBLAS and CBC.
-tsan_units='cpu_queue|engine|engine_api|verify_bind|file_map|weights|null_faults|comm|ranks|draft_model'
+tsan_units='cpu_queue|engine|engine_api|engine_beside|verify_bind|file_map|weights|null_faults|comm|ranks|draft_model'
 without_units='shipped_plans|plan_worlds'
 
 build_tsan() {

@@ -92,7 +92,7 @@ static void allow_unless(wf_constraint *c)
     }
 }
 
-weft_status wf_constraint_mask(wf_constraint *c)
+static weft_status constraint_allow(wf_constraint *c)
 {
     if (c->only_unless) memset(c->allowed, 0, (c->n_vocab / 32 + 1) * sizeof *c->allowed);
     else WF_TRY(wf_match_mask(c->match, c->tokens, c->allowed));
@@ -102,6 +102,13 @@ weft_status wf_constraint_mask(wf_constraint *c)
     for (uint32_t i = 0; i < (c->n_vocab + 31) / 32; i++)
         if (c->allowed[i]) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED, "the vocabulary has no token with which the answer can go on");
+}
+
+weft_status wf_constraint_mask(wf_constraint *c)
+{
+    if (!c->masked && (c->status = constraint_allow(c))) wf_copy(c->message, sizeof c->message, wf_error());
+    c->masked = true;
+    return c->status ? wf_fail(c->status, "%s", c->message) : WEFT_OK;
 }
 
 /* What a token says before the grammar begins; *n bytes of it are left for the grammar. */
@@ -140,6 +147,7 @@ weft_status wf_constraint_token(wf_constraint *c, int32_t id)
     char buf[256];
     size_t n;
     if (c->is_free) return WEFT_OK;
+    c->masked = false;
     char *piece = constraint_piece(c, id, buf, &n);
     if (!piece) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a token");
     bool waits = c->after;

@@ -82,6 +82,9 @@ typedef struct wf_constraint {
     size_t n_unless;
     bool only_unless; /* nothing else can become of what has come */
     bool is_free;
+    bool masked; /* `allowed` is of the next token, or there is none, for this reason: */
+    weft_status status;
+    char message[256];
 } wf_constraint;
 weft_status wf_constraint_init(wf_constraint *, const struct weft_model *, const struct weft_request_params *);
 void wf_constraint_free(wf_constraint *);
@@ -90,7 +93,7 @@ static inline bool wf_constraint_over(const wf_constraint *c)
 {
     return wf_constraint_begun(c) && !c->only_unless && wf_match_over(c->match);
 }
-weft_status wf_constraint_mask(wf_constraint *);             /* fills allowed */
+weft_status wf_constraint_mask(wf_constraint *);             /* fills allowed, unless it is there */
 weft_status wf_constraint_token(wf_constraint *, int32_t id); /* one that came */
 
 /* adapters.c: an adapter that is loaded, or being loaded. Under engine.lock. */
@@ -121,6 +124,14 @@ typedef struct wf_draft_cost {
     uint64_t step; /* the last one */
 } wf_draft_cost;
 enum { WF_DRAFT_BUCKETS = 40 };
+
+/* follow.c: times that say whether a step is followed while the host has tokens of it to sample. Moving averages; 0:
+ * unknown. */
+typedef struct wf_follow {
+    bool always;
+    double step_ns, host_ns; /* a step; from the end of one with logits to when the next one is submitted */
+    uint64_t ended_ns;       /* the end of one with logits, behind which none has been submitted yet; 0: there is none */
+} wf_follow;
 
 /* draft_model.c: an engine with a smaller model that drafts. It is opened first, so that the device tells what it
  * leaves of its memory, and closed when it fails. */
@@ -273,6 +284,7 @@ struct weft_engine {
     bool draft_always;     /* also where they do not pay */
     bool drafts_pay;       /* as it was found last */
     wf_draft_cost draft_costs[2][WF_DRAFT_BUCKETS]; /* by tokens: of steps beside others, and of steps alone */
+    wf_follow follow;
     /* a ring; the n_in_flight steps from steps[oldest_step % depth] on are in flight, at most `depth` */
     wf_step steps[WF_MOST_STEPS];
     uint32_t oldest_step, n_in_flight, depth;
@@ -317,6 +329,11 @@ bool wf_engine_unwanted(void *engine);       /* nobody wants the steps in flight
 /* r has ended: steps in flight drop its results. Returns the first position that they compute of it; UINT32_MAX:
  * none. */
 uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, bool cancelled);
+/* follow.c: used by the engine's thread. */
+bool wf_follow_pays(const struct weft_engine *e); /* of steps in flight one has logits */
+void wf_follow_ended(struct weft_engine *e, const wf_step *step, uint64_t ns, uint64_t now);
+void wf_follow_submits(struct weft_engine *e, const wf_step *step);
+void wf_follow_rests(struct weft_engine *e); /* nothing is submitted now */
 /* draft.c: used by the engine's thread. */
 uint32_t wf_draft_most(const struct weft_engine *e, const struct weft_request *r); /* tokens that may be drafted */
 void wf_draft_look_up(struct weft_engine *e, struct weft_request *r); /* after its last token is known */

@@ -428,7 +428,7 @@ int32_t wf_request_token(struct weft_request *r, const float *logits, int32_t sa
         wf_logits_processors *a = &r->processors;
         a->forbid_ends = q->n_tokens - r->n_prompt < r->p.min_tokens;
         a->allowed = wf_constraint_begun(&r->constraint) ? r->constraint.allowed : NULL;
-        s = a->allowed ? wf_constraint_mask(&r->constraint) : WEFT_OK;
+        s = a->allowed ? wf_constraint_mask(&r->constraint) : WEFT_OK; /* it may be there */
         if (s == WEFT_OK)
             s = wf_sample(&r->p.sampling, wf_logits_processors_active(a) ? a : NULL, logits,
                           r->engine->model->hp.n_vocab, q->n_tokens, r->engine->scratch, &id);

@@ -4,7 +4,8 @@
  *
  * Two steps are in flight (NanoFlow, section 4.2.1): while one runs, the next is formed and submitted, and reads the
  * tokens of the first on the device. So the engine sees the end of a sequence one step late, and drops the surplus
- * token. If the host must sample from logits, it waits for the step instead.
+ * token. Sequences that the host samples from logits are in the next step but one, or the step is waited for
+ * (follow.c).
  *
  * Steps of which every request was cancelled are broken off where the device can (wf_dev_stop_by): they count as never
  * submitted.
@@ -32,7 +33,10 @@ static void take_inbox(struct weft_engine *e)
     struct weft_request **last = &e->live;
     while (*last) last = &(*last)->next;
     *last = r;
-    for (; r; r = r->next) wf_sched_add(&e->sched, &r->seq);
+    for (; r; r = r->next) {
+        r->seq.sampled_by_host = wf_request_needs_logits(r);
+        wf_sched_add(&e->sched, &r->seq);
+    }
 }
 
 static bool is_stopping(struct weft_engine *e)
@@ -146,6 +150,7 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     e->stats.step_tokens_hist[bucket]++;
     pthread_mutex_unlock(&e->lock);
     wf_startup_step(&e->startup, step->start_ns, step->n_tokens);
+    wf_follow_ended(e, step, now - start, now);
     if (!step->decodes) wf_engine_learn_compute(e, step->n_tokens, now - start);
     else {
         bool alone = e->n_in_flight == 1 && step->start_ns >= e->completed_ns;
@@ -217,7 +222,7 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
                                                    q->n_drafts, false};
         step->have_drafts |= q->n_drafts > 0;
         step->decodes &= q->n_scheduled == 1 + q->n_drafts;
-        step->have_logits |= q->n_logits && wf_request_needs_logits(r);
+        step->have_logits |= q->n_logits && q->sampled_by_host;
         if (!r->start_ns) r->start_ns = wf_now_ns();
     }
 }
@@ -227,7 +232,7 @@ static void note_sampling(struct weft_engine *e, const wf_step *step)
 {
     const wf_sampling_params greedy = {0};
     for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++) {
-        if (!p->n_logits || wf_request_needs_logits(p->r) || p->r->p.sampling.temperature == 0) continue;
+        if (!p->n_logits || p->r->seq.sampled_by_host || p->r->p.sampling.temperature == 0) continue;
         for (uint32_t k = 0; k < e->batch.n_logits && !e->batch.sampled; k++) wf_batch_sample(&e->batch, k, &greedy);
         uint32_t row = p->logit0 + p->n_logits - 1 - p->n_drafts;
         for (uint32_t i = 0; i <= p->n_drafts; i++) {
@@ -243,28 +248,38 @@ static const bool *wanted_logits(struct weft_engine *e, const wf_step *step)
     if (!step->have_logits) return NULL;
     memset(e->wanted, 0, e->batch.n_logits * sizeof *e->wanted);
     for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
-        if (wf_request_needs_logits(p->r)) memset(e->wanted + p->logit0, true, p->n_logits * sizeof *e->wanted);
+        if (p->r->seq.sampled_by_host) memset(e->wanted + p->logit0, true, p->n_logits * sizeof *e->wanted);
     return e->wanted;
 }
 
-/* Can another step be submitted before it has ended? */
-static bool is_followed(const wf_step *step)
+/* Which tokens come next, where a grammar says it: found out while the device computes. */
+static void prepare_masks(const wf_step *step)
 {
-    return !step->have_logits && !step->have_drafts;
+    for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
+        if (p->r && p->samples && wf_constraint_begun(&p->r->constraint)) wf_constraint_mask(&p->r->constraint);
+}
+
+static bool logits_in_flight(struct weft_engine *e)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < e->n_in_flight; i++) any |= in_flight(e, i)->have_logits;
+    return any;
 }
 
 /* false: there is nothing to compute now. */
 static bool submit_step(struct weft_engine *e)
 {
     wf_draft_choose(e);
+    e->sched.host_rows_taken = logits_in_flight(e);
     wf_sched_batch(&e->sched, &e->batch);
-    if (!e->batch.n_tokens) return false;
+    if (!e->batch.n_tokens) return wf_follow_rests(e), false;
     e->n_in_flight++;
     wf_step *step = in_flight(e, e->n_in_flight - 1);
     note_seqs(e, step);
     note_sampling(e, step);
     step->number = e->n_submitted++;
     step->start_ns = wf_now_ns();
+    wf_follow_submits(e, step);
     weft_status s = WEFT_OK;
     for (size_t i = 0; s == WEFT_OK && i < e->sched.n_swaps; i++)
         s = wf_request_swap(request_of(e->sched.swaps[i].q), &e->sched.swaps[i]);
@@ -276,8 +291,9 @@ static bool submit_step(struct weft_engine *e)
         for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
         drop_steps(e);
     } else if (s != WEFT_OK) fail_all(e, s);
-    else wf_sched_advance(&e->sched, is_followed(step) && !e->ranks.n); /* of several devices one knows the tokens */
+    else wf_sched_advance(&e->sched, !step->have_drafts && !e->ranks.n); /* of several devices one knows the tokens */
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", step->start_ns, wf_now_ns(), step->number, step->n_tokens);
+    if (s == WEFT_OK) prepare_masks(step);
     return true;
 }
 
@@ -334,7 +350,7 @@ static void deliver_results(struct weft_engine *e, const wf_step *step, const wf
 {
     struct weft_request *r = p->r;
     size_t n_out = wf_layout_output(&e->layout);
-    const float *logits = step->have_logits && wf_request_needs_logits(r)
+    const float *logits = step->have_logits && r->seq.sampled_by_host
         ? (const float *)e->logits.data + p->logit0 * n_out : NULL;
     if (r->p.embed) {
         wf_pool_rows(r, logits, p);
@@ -376,6 +392,7 @@ static void complete_step(struct weft_engine *e)
                      step->n_tokens);
     e->oldest_step++;
     e->n_in_flight--;
+    if (!e->live) wf_follow_rests(e);
 }
 
 void wf_engine_step(struct weft_engine *e)
@@ -389,7 +406,8 @@ void wf_engine_step(struct weft_engine *e)
         const wf_step *newest = in_flight(e, e->n_in_flight - 1);
         /* Behind a piece that is short so that it can be cancelled soon, no other one waits. */
         bool ends_soon = is_piece(e, newest) && e->sched.alone && e->sched.alone < e->layout.limits.step_tokens;
-        can_submit = is_followed(newest) && !ends_soon && !wf_draft_pays(e);
+        can_submit = !newest->have_drafts && !ends_soon && !wf_draft_pays(e) &&
+            (!logits_in_flight(e) || wf_follow_pays(e));
     }
     bool submitted = !wf_engine_adapter_job(e) && can_submit && submit_step(e);
     if (e->tiers.pool.n) wf_tiers_begin(&e->tiers, e->n_in_flight > 0);

@@ -75,7 +75,8 @@ static uint32_t most_tokens(wf_sched *s, const plan *p, const wf_seq *q, uint32_
 /* Tokens of q that fit next to those planned so far, with activations above the pages in use. */
 static uint32_t chunk_of(wf_sched *s, const plan *p, const wf_seq *q)
 {
-    uint32_t n = WF_MIN(tokens_left(q), s->limits.step_tokens - p->tokens), logits = s->limits.logit_rows - p->logits;
+    uint32_t n = WF_MIN(tokens_left(q), s->limits.step_tokens - p->tokens);
+    uint32_t logits = q->sampled_by_host && s->host_rows_taken ? 0 : s->limits.logit_rows - p->logits;
     if (q->all_logits) n = WF_MIN(n, logits);
     else if (n && wanted_logits(q, n) > logits) n = q->first_logits ? 0 : n - 1;
     return most_tokens(s, p, q, n, clears_used_pages);
@@ -96,19 +97,23 @@ static void grant_tokens(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force
     p->logits += wanted_logits(q, n);
 }
 
-/* Of those that decode, the share of a step: all, or with stages as many as the other steps in flight have. */
+/* Of those that decode, the share of a step: all, or with stages as many as the other steps in flight have. What the
+ * host samples is in one of them. */
 static uint32_t share_of_decodes(const wf_sched *s)
 {
     uint32_t n = 0, stages = WF_MAX(s->p.stages, 1u);
-    for (const wf_seq *q = s->running; q; q = q->next) n += q->awaited || is_decoding(q);
+    for (const wf_seq *q = s->running; q; q = q->next) n += !q->sampled_by_host && (q->awaited || is_decoding(q));
     return (n + stages - 1) / stages;
 }
 
 static void plan_decodes(wf_sched *s, plan *p)
 {
-    uint32_t most = share_of_decodes(s);
-    for (wf_seq *q = s->running; q && p->tokens < most; q = q->next)
-        if (is_decoding(q) && chunk_of(s, p, q)) grant_tokens(s, p, q, 1, true);
+    uint32_t share = share_of_decodes(s);
+    for (wf_seq *q = s->running; q; q = q->next) {
+        if (!is_decoding(q) || (!share && !q->sampled_by_host) || !chunk_of(s, p, q)) continue;
+        grant_tokens(s, p, q, 1, true);
+        share -= q->n_scheduled && !q->sampled_by_host;
+    }
     p->decodes = p->tokens;
 }
 

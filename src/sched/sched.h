@@ -27,6 +27,9 @@
  * tile (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens
  * that the previous step will sample count as present, although only the device knows them ("pending" tokens).
  *
+ * Logits for the host. Of the steps in flight one has such: a sequence whose token the host samples is in no other step
+ * meanwhile, while those that the device samples go on.
+ *
  * Pipelines. Where a step goes through several stages, as many are in flight, and share out the sequences that decode.
  * One whose next token is in flight is in no other step; chunks of a prompt follow each other.
  *
@@ -103,6 +106,7 @@ typedef struct wf_seq {
     uint32_t n_tokens;      /* known tokens */
     /* more tokens, which steps in flight sample: positions up to n_tokens + n_pending may be scheduled */
     uint32_t n_pending;
+    bool sampled_by_host;   /* its rows of logits come to the host; the caller sets it before wf_sched_add */
     bool awaited;           /* of stages: a step in flight samples its next token, which no other can have */
     uint32_t n_prompt;      /* 0: n_tokens at wf_sched_add */
     uint32_t max_tokens;    /* greatest length, prompt included */
@@ -201,6 +205,7 @@ typedef struct wf_sched {
     /* most tokens of a prompt in a step while nothing else runs or waits, where prompts are cut; 0: no limit. The
      * engine sets it */
     uint32_t alone;
+    bool host_rows_taken; /* a step in flight has logits for the host, the one being formed has none; likewise */
     int64_t step, arrivals;
     double average[WF_LENGTH_BUCKETS]; /* decode length; < 0: no sequence of this bucket has finished yet */
     /* average tokens of a sequence: of its prompt, those that were in the prefix cache aside, and generated; 0 both:
@@ -233,9 +238,9 @@ void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from, bool only_coming);
 double wf_sched_ratio(const wf_sched *s);
 /* Admits what fits, and fills b and s->swaps. b->n_tokens 0: nothing to do. */
 void wf_sched_batch(wf_sched *s, wf_batch *b);
-/* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the
- * device samples their next tokens; when the caller learns one it appends it to the sequence and decrements
- * n_pending; with stages it resets `awaited`. */
+/* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the next
+ * one may be formed before their next tokens are known; when the caller learns one it appends it to the sequence and
+ * decrements n_pending; with stages it resets `awaited`. */
 void wf_sched_advance(wf_sched *s, bool pending);
 /* n of the drafts of the last step are what the tokens before them sampled: they count as computed. */
 void wf_sched_accept(wf_seq *q, uint32_t n);

@@ -75,19 +75,22 @@ typedef struct way {
     struct weft_engine_params p; /* besides what all have */
 } way;
 
-static const struct weft_debug always = {.draft_always = true},
+static const struct weft_debug always = {.draft_always = true}, beside = {.follow_always = true},
                                moved = {.draft_always = true, .kv_store_always = true, .kv_load_always = true};
 
 /* Most prompts are cut anywhere, and most wait for their turn. */
 static const way ways[] = {
     {"together", false, false, {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true}},
-    {"two nano-batches", false, false, {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 2, .no_prefix = true}},
+    {"two nano-batches, beside what the host samples",
+     false,
+     false,
+     {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 2, .no_prefix = true, .debug = &beside}},
     {"three nano-batches", false, false, {.n_seqs = 9, .max_batched_tokens = 64, .nano_batches = 3, .no_prefix = true}},
     {"prefixes reused", true, false, {.n_seqs = 7, .max_batched_tokens = 41, .nano_batches = 1}},
-    {"preempted",
+    {"preempted, beside what the host samples",
      false,
      true,
-     {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true}},
+     {.n_seqs = MOST, .kv_seqs = 1, .max_batched_tokens = 41, .nano_batches = 1, .no_prefix = true, .debug = &beside}},
     {"two nano-batches, preempted, prefixes reused, drafts",
      true,
      true,

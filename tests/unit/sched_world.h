@@ -19,7 +19,8 @@
  * Other worlds draft tokens, rightly or not: what rejected ones leave in slots is never attended to.
  *
  * Asynchronous worlds learn a step's tokens when the next step has been formed; until then the scheduler sees UNKNOWN
- * in their place. */
+ * in their place. The host samples for some sequences: no step has a pending token of them, and one in flight has rows
+ * for it. Behind such steps these worlds now and then wait. */
 #ifndef SCHED_WORLD_H
 #define SCHED_WORLD_H
 
@@ -32,7 +33,7 @@
 #define LONGEST 64
 #define UNKNOWN (-12345)
 #define TORN    UINT64_MAX
-#define MOST    16 /* sequences of a step */
+#define MOST    32 /* sequences of a step, and rows of its logits */
 #define TABLES  3
 
 typedef struct sim {
@@ -53,7 +54,7 @@ typedef struct sim_step {
     } part[MOST];
     sim *chooser[MOST]; /* by row of the logits */
     int n;
-    bool sync;
+    bool sync, host_rows; /* it is waited for; it has logits for the host */
 } sim_step;
 
 typedef struct world {
@@ -64,7 +65,8 @@ typedef struct world {
     uint64_t *kv; /* [pages * PAGE] */
     int *row_at;  /* the same: row of the batch that writes there */
     sim *alive;
-    int sent, ended, steps, moved, pending, torn; /* torn: steps whose activations covered pages that others used */
+    int sent, ended, steps, moved, pending, beside, torn; /* beside: steps behind one whose tokens the host samples */
+    /* torn: steps whose activations covered pages that others used */
     uint32_t most_running, most_held, most_used; /* pages of one sequence, and of all */
     uint64_t most_bytes; /* that pages in use and activations took in a step */
     uint64_t again; /* tokens computed again, drafts aside */
@@ -180,6 +182,7 @@ static void check_token(world *w, const sim *r, uint32_t pos, int32_t slot)
         return;
     }
     assert_int_equal(pos, r->q.n_tokens + r->q.n_pending - 1);
+    assert_false(r->q.sampled_by_host);
     assert_in_range(-1 - token, 0, MOST - 1);
     assert_ptr_equal(w->before.chooser[-1 - token], r);
     w->pending++;
@@ -323,7 +326,7 @@ static void check_turns(world *w)
         assert_true(w->ahead ? q->n_computed <= length(q) : q->n_computed < q->n_tokens);
         decodes += decoding(q) && q->n_scheduled;
         prefills += !decoding(q) && q->n_scheduled;
-        left_out += decoding(q) && !q->n_scheduled && !ending(q);
+        left_out += decoding(q) && !q->n_scheduled && !ending(q) && !(q->sampled_by_host && w->before.host_rows);
     }
     assert_true(w->s.n_running <= WF_MIN(w->s.limits.step_tokens, w->s.limits.seqs));
     if (w->s.running && !w->before.n && !w->s.tiers) assert_true(w->b.n_tokens > 0);
@@ -384,6 +387,7 @@ static sim *new_request(world *w, uint64_t seed, uint64_t i)
     r->q = (wf_seq){.tokens = r->tokens, .n_tokens = prompt,
                     .max_tokens = wf_random(seed, 5 * i + 3) % 2 ? LONGEST : WF_MAX(r->want, prompt + 1)};
     r->q.all_logits = wf_random(seed, 5 * i + 4) % 7 == 0;
+    r->q.sampled_by_host = r->q.all_logits || wf_random(seed, 5 * i + 3) / 2 % 3 == 0;
     r->q.client_id = wf_random(~seed, i) % 4;
     r->q.no_logits = r->want == prompt;
     if (r->q.no_logits) r->q.max_tokens = prompt;
@@ -408,8 +412,7 @@ static void end_request(world *w, sim *r, bool finished)
     w->ended++;
 }
 
-/* Who has rows in the step just formed. Where all logits are wanted, the host gets them and learns its tokens at once.
- */
+/* Who has rows in the step just formed. */
 static void note_step(world *w)
 {
     w->now = (sim_step){.sync = !w->ahead};
@@ -421,11 +424,14 @@ static void note_step(world *w)
         if (q->first_logits) assert_int_equal(q->n_logits, !q->n_computed);
         else if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_scheduled : !q->no_logits + q->n_drafts);
         w->drafted += (int)q->n_drafts;
-        w->now.sync |= q->all_logits;
+        w->now.host_rows |= q->sampled_by_host && q->n_logits;
         for (uint32_t k = 0; k < q->n_logits && q->logit0 + k < MOST; k++) w->now.chooser[q->logit0 + k] = r;
         w->now.part[w->now.n].chooses = chooses;
         w->now.part[w->now.n++].r = r;
     }
+    assert_false(w->now.host_rows && w->before.host_rows);
+    w->beside += w->now.n && w->before.host_rows;
+    w->now.sync |= w->now.host_rows && wf_random(w->s.p.shuffle_pages, (uint64_t)w->steps) % 4 == 0;
 }
 
 /* Of all sequences that can have some; many are right. */
@@ -459,7 +465,7 @@ static void complete_step(world *w, sim_step *f)
         if (r && n) wf_sched_accept(q, n);
         for (uint32_t k = 0; r && k < n; k++) r->computed[q->n_computed - 1 - k] = true;
     }
-    f->n = 0;
+    f->n = 0, f->host_rows = false;
 }
 
 /* ---- copies beside steps ---------------------------------------------------------------------------------------- */
@@ -547,6 +553,7 @@ static void step(world *w)
     if (w->drafts) draft_tokens(w, w->s.p.shuffle_pages);
     if (w->dev) wf_tiers_poll(&w->tiers, (uint64_t)w->steps * 1000000);
     test_alloc_denied = w->unlucky ? denied : NULL;
+    w->s.host_rows_taken = w->before.host_rows;
     wf_sched_batch(&w->s, &w->b);
     test_alloc_denied = NULL;
     check_arrays(w);
@@ -562,7 +569,7 @@ static void step(world *w)
     simulate_activations(w);
     simulate_tokens(w);
     test_alloc_denied = w->unlucky ? denied : NULL;
-    wf_sched_advance(&w->s, !w->now.sync);
+    wf_sched_advance(&w->s, w->ahead);
     test_alloc_denied = NULL;
     if (w->dev) wf_tiers_begin(&w->tiers, w->b.n_tokens > 0);
     assert_int_equal(w->s.n_recomputed, w->again);
@@ -570,7 +577,7 @@ static void step(world *w)
     complete_step(w, &w->before);
     if (w->now.sync) complete_step(w, &w->now);
     else w->before = w->now;
-    w->now.n = 0;
+    w->now = (sim_step){0};
 }
 
 /* Now and then a client goes away, wherever its request is. */
@@ -624,6 +631,7 @@ static inline int play(const wf_limits *l, enum wf_policy policy, uint32_t tile,
     open_world(&w, l, policy, tile, seed);
     w.ahead = ahead, w.drafts = !ahead && seed / 4 % 2;
     run_world(&w, seed, n_requests, cancel);
+    assert_int_equal(w.beside > 0, ahead);
     int moved = w.moved;
     *torn += w.torn;
     close_world(&w);
