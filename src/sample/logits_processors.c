@@ -67,23 +67,32 @@ bool wf_logits_processors_active(const wf_logits_processors *a)
     return a->n_bias || a->seen || (a->forbid_ends && a->n_ends) || a->allowed;
 }
 
-static void penalise(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
+static void penalise(const wf_logits_processors *a, const struct weft_sampling *p, float *z, uint32_t n_vocab)
 {
     float repeat = p->repeat_penalty > 0 ? p->repeat_penalty : 1;
     for (uint32_t i = 0; i < n_vocab; i++) {
         uint32_t times = a->seen[i].generated;
-        if (a->seen[i].recent) c[i].logit = c[i].logit > 0 ? c[i].logit / repeat : c[i].logit * repeat;
-        if (times) c[i].logit -= p->presence_penalty + p->frequency_penalty * (float)times;
+        if (a->seen[i].recent) z[i] = z[i] > 0 ? z[i] / repeat : z[i] * repeat;
+        if (times) z[i] -= p->presence_penalty + p->frequency_penalty * (float)times;
     }
 }
 
-void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c,
+/* Of 32 tokens, which bits of `allowed` stand for, most are all allowed or none is. */
+static void forbid_others(const uint32_t *allowed, float value, float *z, uint32_t n_vocab)
+{
+    for (uint32_t i = 0; i < n_vocab; i += 32) {
+        uint32_t bits = allowed[i / 32], n = WF_MIN(n_vocab - i, 32u);
+        for (uint32_t k = 0; k < n && bits != UINT32_MAX; k++)
+            if (!(bits >> k & 1)) z[i + k] = value;
+    }
+}
+
+void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, float *z,
                                 uint32_t n_vocab)
 {
-    if (a->seen) penalise(a, p, c, n_vocab);
-    for (size_t i = 0; i < a->n_bias; i++) c[a->bias[i].id].logit += a->bias[i].bias;
+    if (a->seen) penalise(a, p, z, n_vocab);
+    for (size_t i = 0; i < a->n_bias; i++) z[a->bias[i].id] += a->bias[i].bias;
     const float never = -1e30f; /* finite, so that sums of exp do not become NaN */
-    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++) c[a->ends[i]].logit = never;
-    for (uint32_t i = 0; a->allowed && i < n_vocab; i++)
-        if (!(a->allowed[i / 32] >> (i % 32) & 1)) c[i].logit = 2 * never; /* below what bias can do */
+    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++) z[a->ends[i]] = never;
+    if (a->allowed) forbid_others(a->allowed, 2 * never, z, n_vocab); /* below what bias can do */
 }

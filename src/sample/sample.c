@@ -4,6 +4,7 @@
 #include "sample/sampling.h"
 
 #include <math.h>
+#include <string.h>
 
 weft_status wf_sampling_check(const struct weft_sampling *p)
 {
@@ -37,8 +38,19 @@ weft_status wf_sample_chosen(int32_t argmax, int32_t *out)
 
 weft_status wf_sample_check(const float *logits, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (!isfinite(logits[i])) return not_finite(i);
+    enum { PART = 1024, INFINITE = 0x7f800000 };
+    for (uint32_t i = 0; i < n; i += PART) {
+        uint32_t end = WF_MIN(i + PART, n);
+        int32_t most = 0; /* bits without the sign: a loop over integers runs several at a time */
+        for (uint32_t k = i; k < end; k++) {
+            int32_t bits;
+            memcpy(&bits, &logits[k], sizeof bits);
+            bits &= INT32_MAX;
+            most = bits > most ? bits : most;
+        }
+        for (uint32_t k = i; k < end && most >= INFINITE; k++)
+            if (!isfinite(logits[k])) return not_finite(k);
+    }
     return WEFT_OK;
 }
 
@@ -47,10 +59,9 @@ weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors 
 {
     WF_TRY(wf_sample_check(logits, n_vocab));
     if (processors) {
-        for (uint32_t i = 0; i < n_vocab; i++) c[i] = (wf_token_logit){logits[i], (int32_t)i};
-        wf_logits_processors_apply(processors, p, c, n_vocab);
         float *z = (float *)(c + n_vocab);
-        for (uint32_t i = 0; i < n_vocab; i++) z[i] = c[i].logit;
+        memcpy(z, logits, n_vocab * sizeof *z);
+        wf_logits_processors_apply(processors, p, z, n_vocab);
         logits = z;
     }
     wf_sampling_params params = {p->temperature, p->top_p, p->min_p, p->top_k, p->seed, position};

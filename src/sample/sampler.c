@@ -3,6 +3,7 @@
 #include "sample/sampler.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- random numbers -------------------------------------------------------------------------------------- */
 
@@ -59,6 +60,12 @@ static wf_token_logit pop_largest(wf_token_logit *c, uint32_t n)
 
 /* ---- top_k, top_p, min_p: each returns the last candidate that it keeps ------------------------------------------ */
 
+/* Most tokens are far below, where a grammar forbids them. */
+static double exp_of(double x)
+{
+    return x < -746 ? 0 : exp(x); /* which is 0, and takes longer */
+}
+
 /* Not fmin: in a loop it ends gcc 12 for ARM with an internal error. */
 static void narrow_margin(double *margin, double distance)
 {
@@ -96,7 +103,7 @@ static wf_token_logit cut_candidates(const wf_sampling_params *params, const flo
         last = pop_largest(c, n - i);
         sum += exp((double)last.logit - top);
     }
-    for (uint32_t i = 0; i < n && by_p && !popped; i++) sum += exp((double)z[i] - top);
+    for (uint32_t i = 0; i < n && by_p && !popped; i++) sum += exp_of((double)z[i] - top);
     if (by_p) last = cut_top_p(c, n, popped, kept, top, params->top_p * sum, sum, margin);
     if (params->min_p <= 0) return last;
     float limit = top + logf(params->min_p);
@@ -109,7 +116,7 @@ static wf_token_logit cut_candidates(const wf_sampling_params *params, const flo
 static double token_weight(const wf_sampling_params *params, const float *z, uint32_t i, float top, wf_token_logit last)
 {
     bool kept = !comes_before(last, (wf_token_logit){z[i], (int32_t)i});
-    return kept ? exp(((double)z[i] - top) / params->temperature) : 0;
+    return kept ? exp_of(((double)z[i] - top) / params->temperature) : 0;
 }
 
 static int32_t sample_token(const wf_sampling_params *params, const float *z, uint32_t n, float top,
@@ -127,13 +134,34 @@ static int32_t sample_token(const wf_sampling_params *params, const float *z, ui
     return (int32_t)chosen;
 }
 
+/* The first of the largest: first the part that has it, by integers in the order of floats, which a loop takes several
+ * at a time. */
+static uint32_t largest_of(const float *z, uint32_t n)
+{
+    enum { PART = 256 };
+    float best = -INFINITY, value;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n; i += PART) {
+        uint32_t end = WF_MIN(i + PART, n);
+        int32_t most = INT32_MIN, bits;
+        for (uint32_t k = i; k < end; k++) {
+            memcpy(&bits, &z[k], sizeof bits);
+            bits ^= bits >> 31 & INT32_MAX;
+            most = bits > most ? bits : most;
+        }
+        most ^= most >> 31 & INT32_MAX;
+        memcpy(&value, &most, sizeof value);
+        if (value > best) best = value, at = i;
+    }
+    while (z[at] != best && at + 1 < n) at++;
+    return at;
+}
+
 int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch,
                       double *margin)
 {
     double unused;
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < n; i++)
-        if (z[i] > z[best]) best = i;
+    uint32_t best = largest_of(z, n);
     wf_token_logit top = (wf_token_logit){z[best], (int32_t)best};
     if (!margin) margin = &unused;
     *margin = 1;

@@ -29,7 +29,8 @@ void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *toke
 bool wf_logits_processors_active(const wf_logits_processors *a);
 void wf_logits_processors_free(wf_logits_processors *a);
 
-void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c,
+/* z: [n_vocab], changed in place */
+void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, float *z,
                                 uint32_t n_vocab);
 /* sample.c: samples on the host. processors: NULL for none. scratch: 2 * n_vocab entries, reused between
  * calls: processed logits, then workspace. WEFT_ERR_NOT_FINITE if a logit is not. */
