@@ -125,12 +125,18 @@ typedef struct wf_draft_cost {
 } wf_draft_cost;
 enum { WF_DRAFT_BUCKETS = 40 };
 
-/* follow.c: times that say whether a step is followed while the host has tokens of it to sample. Moving averages; 0:
- * unknown. */
+/* follow.c: whether a step is followed while the host has tokens of it to sample. */
+enum wf_follow_way { WF_RESTED, WF_WAITED, WF_FOLLOWED, WF_FOLLOW_WAYS };
+typedef struct wf_follow_cost {
+    double ns;     /* moving average: from the end of one step to that of the next */
+    uint32_t n;    /* of so many */
+    uint64_t step; /* the last one */
+} wf_follow_cost;
 typedef struct wf_follow {
     bool always;
-    double step_ns, host_ns; /* a step; from the end of one with logits to when the next one is submitted */
-    uint64_t ended_ns;       /* the end of one with logits, behind which none has been submitted yet; 0: there is none */
+    wf_follow_cost costs[WF_FOLLOW_WAYS];
+    enum wf_follow_way way; /* how the last step ended */
+    bool had_logits;        /* it had */
 } wf_follow;
 
 /* draft_model.c: an engine with a smaller model that drafts. It is opened first, so that the device tells what it
@@ -331,8 +337,7 @@ bool wf_engine_unwanted(void *engine);       /* nobody wants the steps in flight
 uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, bool cancelled);
 /* follow.c: used by the engine's thread. */
 bool wf_follow_pays(const struct weft_engine *e); /* of steps in flight one has logits */
-void wf_follow_ended(struct weft_engine *e, const wf_step *step, uint64_t ns, uint64_t now);
-void wf_follow_submits(struct weft_engine *e, const wf_step *step);
+void wf_follow_ended(struct weft_engine *e, const wf_step *step, uint64_t ns); /* since the end of the one before */
 void wf_follow_rests(struct weft_engine *e); /* nothing is submitted now */
 /* draft.c: used by the engine's thread. */
 uint32_t wf_draft_most(const struct weft_engine *e, const struct weft_request *r); /* tokens that may be drafted */

@@ -1,19 +1,18 @@
 /* follow: may the next step be formed and submitted while the host has yet to sample tokens of one in flight? The
- * sequences that it samples for are in every other step then, and the device never waits for the host. Else all are in
- * each step, and between two steps the device waits until the host has sampled.
+ * sequences that it samples for are in every other step then, and the device does not wait for the host. Else all are
+ * in each step, and between two steps the device waits until the host has sampled.
  *
- * Of n sequences that decode h are sampled by the host. With T a step and g what the device waits for, n tokens come in
- * T + g, or n - h / 2 in a step, which is no shorter than what the host does for one. */
+ * Which gives more tokens is computed from how long steps took in either way. Of n sequences that decode the host
+ * samples for h: a step that is waited for gives n tokens, one that is followed n - h / 2 on average. Now and then a
+ * few steps run the other way, which shows how long those take. */
 #include "engine/engine.h"
 
-static void follow_average(double *average, double value)
-{
-    *average += (value - *average) / (*average > 0 ? 8 : 1);
-}
+enum { PERIOD = 256, TRIES = 8, AVERAGED = 16 };
 
 bool wf_follow_pays(const struct weft_engine *e)
 {
     const wf_follow *f = &e->follow;
+    const wf_follow_cost *waited = &f->costs[WF_WAITED], *followed = &f->costs[WF_FOLLOWED];
     double all = 0, held = 0;
     if (f->always || e->sched.p.stages > 1) return true; /* of stages each sequence is in one step of several */
     for (const struct weft_request *r = e->live; r; r = r->next) {
@@ -22,24 +21,31 @@ bool wf_follow_pays(const struct weft_engine *e)
         held += q->sampled_by_host;
         all += q->sampled_by_host || wf_seq_length(q) > q->n_prompt;
     }
-    return (all - held / 2) * (f->step_ns + f->host_ns) > all * WF_MAX(f->step_ns, f->host_ns);
+    if (held == all || waited->n < TRIES) return false;
+    if (followed->n < TRIES) return true;
+    bool pays = (all - held / 2) * waited->ns > all * followed->ns;
+    return e->stats.steps % PERIOD < TRIES ? !pays : pays;
 }
 
-void wf_follow_ended(struct weft_engine *e, const wf_step *step, uint64_t ns, uint64_t now)
+/* What was measured long ago says nothing. */
+static void follow_cost(wf_follow_cost *c, double ns, uint64_t step)
 {
-    if (step->have_drafts) return;
-    follow_average(&e->follow.step_ns, (double)ns);
-    e->follow.ended_ns = step->have_logits ? now : 0;
+    if (step - c->step > PERIOD / 2) c->n = 0;
+    c->n++, c->step = step;
+    c->ns += (ns - c->ns) / WF_MIN(c->n, (uint32_t)AVERAGED);
 }
 
-void wf_follow_submits(struct weft_engine *e, const wf_step *step)
+void wf_follow_ended(struct weft_engine *e, const wf_step *step, uint64_t ns)
 {
     wf_follow *f = &e->follow;
-    if (f->ended_ns) follow_average(&f->host_ns, (double)(step->start_ns - f->ended_ns));
-    f->ended_ns = 0;
+    enum wf_follow_way way = step->have_drafts ? WF_RESTED : e->n_in_flight > 1 ? WF_FOLLOWED : WF_WAITED;
+    if (way && f->way == way && (step->have_logits || f->had_logits))
+        follow_cost(&f->costs[way], (double)ns, e->stats.steps);
+    f->way = way;
+    f->had_logits = step->have_logits;
 }
 
 void wf_follow_rests(struct weft_engine *e)
 {
-    e->follow.ended_ns = 0;
+    e->follow.way = WF_RESTED;
 }

@@ -150,7 +150,7 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     e->stats.step_tokens_hist[bucket]++;
     pthread_mutex_unlock(&e->lock);
     wf_startup_step(&e->startup, step->start_ns, step->n_tokens);
-    wf_follow_ended(e, step, now - start, now);
+    wf_follow_ended(e, step, now - e->completed_ns);
     if (!step->decodes) wf_engine_learn_compute(e, step->n_tokens, now - start);
     else {
         bool alone = e->n_in_flight == 1 && step->start_ns >= e->completed_ns;
@@ -279,7 +279,6 @@ static bool submit_step(struct weft_engine *e)
     note_sampling(e, step);
     step->number = e->n_submitted++;
     step->start_ns = wf_now_ns();
-    wf_follow_submits(e, step);
     weft_status s = WEFT_OK;
     for (size_t i = 0; s == WEFT_OK && i < e->sched.n_swaps; i++)
         s = wf_request_swap(request_of(e->sched.swaps[i].q), &e->sched.swaps[i]);

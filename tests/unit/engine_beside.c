@@ -57,22 +57,21 @@ static struct weft_engine *open_cpu(struct weft_engine_params p)
     return demo_engine(p);
 }
 
-/* ---- which steps they are in --------------------------------------------------------------------------------------- */
+/* ---- which steps they are in ----------------------------------------------------------------------------------- */
 
-static tally *with_logprobs(struct weft_engine *e, tally t[4], int n)
+/* The first asks for log probabilities. */
+static void answer_beside(struct weft_engine *e, tally t[4], int n)
 {
     struct weft_request *r[4];
     memset(t, 0, 4 * sizeof *t);
     close_gate(e);
     t[0].engine = e;
-    t[0].steps = 0;
     for (int i = 0; i < n; i++)
         r[i] = submit_to(e, (struct weft_request_params){.prompt = "One day a cat", .max_tokens = i ? 60 : 20,
                                                          .ignore_eos = true, .logprobs = !i, .on_event = on_event,
                                                          .user = &t[i]});
     sem_post(&gate);
     for (int i = 0; i < n; i++) assert_ok(end_of(r[i]));
-    return t;
 }
 
 /* The others are in each step; nothing is beside one that is alone. */
@@ -82,21 +81,22 @@ static void every_other_step(void **state)
     tally t[4];
     struct weft_engine *e = open_cpu((struct weft_engine_params){.n_seqs = 4, .debug = &always});
     uint64_t before = stats_of(e).steps;
-    with_logprobs(e, t, 4);
+    answer_beside(e, t, 4);
     assert_in_range(t[0].steps - before, 38, 41);
     before = stats_of(e).steps;
     assert_in_range(before, 60, 64);
-    with_logprobs(e, t, 1);
+    answer_beside(e, t, 1);
     assert_in_range(t[0].steps - before, 20, 22);
     weft_engine_close(e);
 }
 
-/* Of 16 requests the host samples so many; a step takes 5 ms, and so many before the next one is submitted. */
-static bool is_followed(int held, double host_ms)
+/* Of 16 requests the host samples for so many; steps that are waited for take so much longer than others. */
+static bool is_followed(int held, double longer)
 {
     static struct weft_request r[16];
     static struct weft_engine e;
-    e.follow = (wf_follow){.step_ns = 5e6, .host_ns = host_ms * 1e6};
+    e.follow = (wf_follow){.costs = {[WF_WAITED] = {5e6 * longer, 8}, [WF_FOLLOWED] = {5e6, 8}}};
+    e.stats.steps = 100;
     e.live = r;
     for (int i = 0; i < 16; i++) {
         r[i].seq = (wf_seq){.state = WF_SEQ_RUNNING, .n_tokens = 9, .n_prompt = 8, .sampled_by_host = i < held};
@@ -108,12 +108,12 @@ static bool is_followed(int held, double host_ms)
 /* One that is in half of the steps gives up the 32nd part of all tokens. */
 static void followed_where_it_pays(void **state)
 {
-    assert_false(is_followed(1, 0) || is_followed(1, 0.15) || is_followed(4, 0.5) || is_followed(16, 4));
-    assert_true(is_followed(1, 0.17) && is_followed(4, 1) && is_followed(8, 2));
-    assert_true(is_followed(1, 20) && !is_followed(1, 500) && !is_followed(16, 20)); /* the host is slower */
+    assert_true(!is_followed(1, 1.03) && is_followed(1, 1.04));
+    assert_true(!is_followed(8, 1.3) && is_followed(8, 1.4));
+    assert_false(is_followed(1, 0.9) || is_followed(16, 9)); /* nobody else could be in the step between */
 }
 
-/* ---- what they give ------------------------------------------------------------------------------------------------ */
+/* ---- what they give -------------------------------------------------------------------------------------------- */
 
 static void answer_alone(struct weft_engine_params p, tally t[KINDS])
 {
