@@ -284,7 +284,7 @@ void weft_request_free(struct weft_request *r)
     bool inside = pthread_equal(pthread_self(), e->thread);
     weft_cancel(r);
     pthread_mutex_lock(&e->lock);
-    r->detached |= inside; /* only the engine's thread reads or writes it */
+    if (inside) r->detached = true; /* only the engine's thread reads or writes it */
     while (!inside && r->state != WF_REQUEST_DONE) pthread_cond_wait(&e->ended, &e->lock);
     bool last = r->state == WF_REQUEST_DONE;
     r->owned = false;
