@@ -255,7 +255,7 @@ static const bool *wanted_logits(struct weft_engine *e, const wf_step *step)
 /* Which tokens come next, where a grammar says it: found out while the device computes. */
 static void prepare_masks(const wf_step *step)
 {
-    for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
+    for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs && step->have_logits; p++)
         if (p->r && p->samples && wf_constraint_begun(&p->r->constraint)) wf_constraint_mask(&p->r->constraint);
 }
 
