@@ -14,7 +14,7 @@ struct weft_debug {
     bool draft_always;      /* verify drafts (weft_engine_params.draft_tokens) also where that is slower */
     bool kv_store_always;   /* KV blocks go to the tier below when they are computed, not when they are seen again */
     bool kv_load_always;    /* and come back also where computing them is expected to be faster */
-    bool follow_always;       /* steps run beside those whose tokens the host samples also where that is slower */
+    bool beside_always;       /* steps run beside those whose tokens the host samples also where that is slower */
     uint64_t reserved[8];
 };
 

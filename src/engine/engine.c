@@ -159,7 +159,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     e->draft_tokens = p->draft_tokens;
     WF_TRY(wf_pooling_choose(e->model->hp.pooling, p->pooling, &e->pooling));
     e->draft_always = debug_of(p).draft_always;
-    e->follow.always = debug_of(p).follow_always;
+    e->beside.always = debug_of(p).beside_always;
     WF_TRY(wf_layout_make(e->model, p, &e->dev->info, e->dev, &e->layout));
     wf_log(WEFT_LOG_INFO, "plans: %s", e->layout.plan_from);
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));

@@ -125,19 +125,19 @@ typedef struct wf_draft_cost {
 } wf_draft_cost;
 enum { WF_DRAFT_BUCKETS = 40 };
 
-/* follow.c: whether a step is followed while the host has tokens of it to sample. */
-enum wf_follow_way { WF_RESTED, WF_WAITED, WF_FOLLOWED, WF_FOLLOW_WAYS };
-typedef struct wf_follow_cost {
+/* beside.c: whether a step is followed while the host has tokens of it to sample. */
+enum wf_beside_way { WF_RESTED, WF_WAITED, WF_FOLLOWED, WF_BESIDE_WAYS };
+typedef struct wf_beside_cost {
     double ns;     /* moving average: from the end of one step to that of the next */
     uint32_t n;    /* of so many */
     uint64_t step; /* the last one */
-} wf_follow_cost;
-typedef struct wf_follow {
+} wf_beside_cost;
+typedef struct wf_beside {
     bool always;
-    wf_follow_cost costs[WF_FOLLOW_WAYS];
-    enum wf_follow_way way; /* how the last step ended */
+    wf_beside_cost costs[WF_BESIDE_WAYS];
+    enum wf_beside_way way; /* how the last step ended */
     bool had_logits;        /* it had */
-} wf_follow;
+} wf_beside;
 
 /* draft_model.c: an engine with a smaller model that drafts. It is opened first, so that the device tells what it
  * leaves of its memory, and closed when it fails. */
@@ -290,7 +290,7 @@ struct weft_engine {
     bool draft_always;     /* also where they do not pay */
     bool drafts_pay;       /* as it was found last */
     wf_draft_cost draft_costs[2][WF_DRAFT_BUCKETS]; /* by tokens: of steps beside others, and of steps alone */
-    wf_follow follow;
+    wf_beside beside;
     /* a ring; the n_in_flight steps from steps[oldest_step % depth] on are in flight, at most `depth` */
     wf_step steps[WF_MOST_STEPS];
     uint32_t oldest_step, n_in_flight, depth;
@@ -335,10 +335,10 @@ bool wf_engine_unwanted(void *engine);       /* nobody wants the steps in flight
 /* r has ended: steps in flight drop its results. Returns the first position that they compute of it; UINT32_MAX:
  * none. */
 uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, bool cancelled);
-/* follow.c: used by the engine's thread. */
-bool wf_follow_pays(const struct weft_engine *e); /* of steps in flight one has logits */
-void wf_follow_ended(struct weft_engine *e, const wf_step *step, uint64_t ns); /* since the end of the one before */
-void wf_follow_rests(struct weft_engine *e); /* nothing is submitted now */
+/* beside.c: used by the engine's thread. */
+bool wf_beside_pays(const struct weft_engine *e); /* of steps in flight one has logits */
+void wf_beside_ended(struct weft_engine *e, const wf_step *step, uint64_t ns); /* since the end of the one before */
+void wf_beside_rests(struct weft_engine *e); /* nothing is submitted now */
 /* draft.c: used by the engine's thread. */
 uint32_t wf_draft_most(const struct weft_engine *e, const struct weft_request *r); /* tokens that may be drafted */
 void wf_draft_look_up(struct weft_engine *e, struct weft_request *r); /* after its last token is known */

@@ -5,7 +5,7 @@
  * Two steps are in flight (NanoFlow, section 4.2.1): while one runs, the next is formed and submitted, and reads the
  * tokens of the first on the device. So the engine sees the end of a sequence one step late, and drops the surplus
  * token. Sequences that the host samples from logits are in the next step but one, or the step is waited for
- * (follow.c).
+ * (beside.c).
  *
  * Steps of which every request was cancelled are broken off where the device can (wf_dev_stop_by): they count as never
  * submitted.
@@ -150,7 +150,7 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     e->stats.step_tokens_hist[bucket]++;
     pthread_mutex_unlock(&e->lock);
     wf_startup_step(&e->startup, step->start_ns, step->n_tokens);
-    wf_follow_ended(e, step, now - e->completed_ns);
+    wf_beside_ended(e, step, now - e->completed_ns);
     if (!step->decodes) wf_engine_learn_compute(e, step->n_tokens, now - start);
     else {
         bool alone = e->n_in_flight == 1 && step->start_ns >= e->completed_ns;
@@ -272,7 +272,7 @@ static bool submit_step(struct weft_engine *e)
     wf_draft_choose(e);
     e->sched.host_rows_taken = logits_in_flight(e);
     wf_sched_batch(&e->sched, &e->batch);
-    if (!e->batch.n_tokens) return wf_follow_rests(e), false;
+    if (!e->batch.n_tokens) return wf_beside_rests(e), false;
     e->n_in_flight++;
     wf_step *step = in_flight(e, e->n_in_flight - 1);
     note_seqs(e, step);
@@ -391,7 +391,7 @@ static void complete_step(struct weft_engine *e)
                      step->n_tokens);
     e->oldest_step++;
     e->n_in_flight--;
-    if (!e->live) wf_follow_rests(e);
+    if (!e->live) wf_beside_rests(e);
 }
 
 void wf_engine_step(struct weft_engine *e)
@@ -406,7 +406,7 @@ void wf_engine_step(struct weft_engine *e)
         /* Behind a piece that is short so that it can be cancelled soon, no other one waits. */
         bool ends_soon = is_piece(e, newest) && e->sched.alone && e->sched.alone < e->layout.limits.step_tokens;
         can_submit = !newest->have_drafts && !ends_soon && !wf_draft_pays(e) &&
-            (!logits_in_flight(e) || wf_follow_pays(e));
+            (!logits_in_flight(e) || wf_beside_pays(e));
     }
     bool submitted = !wf_engine_adapter_job(e) && can_submit && submit_step(e);
     if (e->tiers.pool.n) wf_tiers_begin(&e->tiers, e->n_in_flight > 0);

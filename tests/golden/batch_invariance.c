@@ -75,7 +75,7 @@ typedef struct way {
     struct weft_engine_params p; /* besides what all have */
 } way;
 
-static const struct weft_debug always = {.draft_always = true}, beside = {.follow_always = true},
+static const struct weft_debug always = {.draft_always = true}, beside = {.beside_always = true},
                                moved = {.draft_always = true, .kv_store_always = true, .kv_load_always = true};
 
 /* Most prompts are cut anywhere, and most wait for their turn. */

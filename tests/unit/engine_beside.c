@@ -77,7 +77,7 @@ static void answer_beside(struct weft_engine *e, tally t[4], int n)
 /* The others are in each step; nothing is beside one that is alone. */
 static void every_other_step(void **state)
 {
-    static const struct weft_debug always = {.follow_always = true};
+    static const struct weft_debug always = {.beside_always = true};
     tally t[4];
     struct weft_engine *e = open_cpu((struct weft_engine_params){.n_seqs = 4, .debug = &always});
     uint64_t before = stats_of(e).steps;
@@ -95,14 +95,14 @@ static bool is_followed(int held, double longer)
 {
     static struct weft_request r[16];
     static struct weft_engine e;
-    e.follow = (wf_follow){.costs = {[WF_WAITED] = {5e6 * longer, 8}, [WF_FOLLOWED] = {5e6, 8}}};
+    e.beside = (wf_beside){.costs = {[WF_WAITED] = {5e6 * longer, 8}, [WF_FOLLOWED] = {5e6, 8}}};
     e.stats.steps = 100;
     e.live = r;
     for (int i = 0; i < 16; i++) {
         r[i].seq = (wf_seq){.state = WF_SEQ_RUNNING, .n_tokens = 9, .n_prompt = 8, .sampled_by_host = i < held};
         r[i].next = i < 15 ? &r[i + 1] : NULL;
     }
-    return wf_follow_pays(&e);
+    return wf_beside_pays(&e);
 }
 
 /* One that is in half of the steps gives up the 32nd part of all tokens. */
@@ -127,7 +127,7 @@ static void answer_alone(struct weft_engine_params p, tally t[KINDS])
 /* Each kind so many times, and others between them that do not stay. */
 static void answer_together(struct weft_engine_params p, const tally alone[KINDS])
 {
-    static const struct weft_debug always = {.follow_always = true, .draft_always = true};
+    static const struct weft_debug always = {.beside_always = true, .draft_always = true};
     static tally t[KINDS * COPIES], gone[KINDS];
     struct weft_request *r[KINDS * COPIES], *cancelled[KINDS];
     memset(t, 0, sizeof t);

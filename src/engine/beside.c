@@ -1,4 +1,4 @@
-/* follow: may the next step be formed and submitted while the host has yet to sample tokens of one in flight? The
+/* beside: may the next step be formed and submitted while the host has yet to sample tokens of one in flight? The
  * sequences that it samples for are in every other step then, and the device does not wait for the host. Else all are
  * in each step, and between two steps the device waits until the host has sampled.
  *
@@ -9,10 +9,10 @@
 
 enum { PERIOD = 256, TRIES = 8, AVERAGED = 16 };
 
-bool wf_follow_pays(const struct weft_engine *e)
+bool wf_beside_pays(const struct weft_engine *e)
 {
-    const wf_follow *f = &e->follow;
-    const wf_follow_cost *waited = &f->costs[WF_WAITED], *followed = &f->costs[WF_FOLLOWED];
+    const wf_beside *f = &e->beside;
+    const wf_beside_cost *waited = &f->costs[WF_WAITED], *followed = &f->costs[WF_FOLLOWED];
     double all = 0, held = 0;
     if (f->always || e->sched.p.stages > 1) return true; /* of stages each sequence is in one step of several */
     for (const struct weft_request *r = e->live; r; r = r->next) {
@@ -28,24 +28,24 @@ bool wf_follow_pays(const struct weft_engine *e)
 }
 
 /* What was measured long ago says nothing. */
-static void follow_cost(wf_follow_cost *c, double ns, uint64_t step)
+static void beside_cost(wf_beside_cost *c, double ns, uint64_t step)
 {
     if (step - c->step > PERIOD / 2) c->n = 0;
     c->n++, c->step = step;
     c->ns += (ns - c->ns) / WF_MIN(c->n, (uint32_t)AVERAGED);
 }
 
-void wf_follow_ended(struct weft_engine *e, const wf_step *step, uint64_t ns)
+void wf_beside_ended(struct weft_engine *e, const wf_step *step, uint64_t ns)
 {
-    wf_follow *f = &e->follow;
-    enum wf_follow_way way = step->have_drafts ? WF_RESTED : e->n_in_flight > 1 ? WF_FOLLOWED : WF_WAITED;
+    wf_beside *f = &e->beside;
+    enum wf_beside_way way = step->have_drafts ? WF_RESTED : e->n_in_flight > 1 ? WF_FOLLOWED : WF_WAITED;
     if (way && f->way == way && (step->have_logits || f->had_logits))
-        follow_cost(&f->costs[way], (double)ns, e->stats.steps);
+        beside_cost(&f->costs[way], (double)ns, e->stats.steps);
     f->way = way;
     f->had_logits = step->have_logits;
 }
 
-void wf_follow_rests(struct weft_engine *e)
+void wf_beside_rests(struct weft_engine *e)
 {
-    e->follow.way = WF_RESTED;
+    e->beside.way = WF_RESTED;
 }
