@@ -131,7 +131,7 @@ arch)
 esac
 if $test && [ "$system" = debian ]; then
     wanted="$wanted python3-numpy python3-jinja2 python3-pyopencl python3-pip python3-venv python3-dev clang llvm libclang-rt-14-dev clang-19 ccache oclgrind clinfo curl openssl"
-    skippable="chromium-headless-shell haproxy nginx-light caddy systemd man-db mandoc zsh fish shellcheck"
+    skippable="chromium-headless-shell haproxy nginx-light caddy systemd man-db mandoc zsh fish shellcheck openmpi-bin"
 fi
 if $more && [ "$system" = debian ]; then
     wanted="$wanted gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user debhelper debootstrap lintian buildah crun"

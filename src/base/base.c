@@ -163,6 +163,27 @@ uint32_t wf_core_count(void)
     return n > 0 ? (uint32_t)n : 1;
 }
 
+/* As Open MPI's mpirun tells them; 0: it does not. */
+static uint32_t mpirun_number(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text ? (uint32_t)strtoul(text, NULL, 10) : 0;
+}
+
+uint32_t wf_process(uint32_t *n)
+{
+    uint32_t processes = WF_MAX(mpirun_number("OMPI_COMM_WORLD_SIZE"), 1u);
+    if (n) *n = processes;
+    return processes > 1 ? mpirun_number("OMPI_COMM_WORLD_RANK") : 0;
+}
+
+/* Those that mpirun has bound have cores of their own. */
+uint32_t wf_core_share(void)
+{
+    uint32_t local = WF_MAX(mpirun_number("OMPI_COMM_WORLD_LOCAL_SIZE"), 1u), cores = wf_core_count();
+    return getenv("OMPI_MCA_orte_bound_at_launch") ? cores : WF_MAX(cores / local, 1u);
+}
+
 void wf_sleep_ns(uint64_t ns)
 {
     struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};

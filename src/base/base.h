@@ -82,6 +82,9 @@ bool wf_log_on(enum weft_log_level level);
 uint64_t wf_now_ns(void);     /* monotonic */
 void wf_sleep_ns(uint64_t ns);
 uint32_t wf_core_count(void); /* that this process may use; at least 1 */
+/* Which of the *n processes this is that mpirun has started together; 0 of 1: it is of none. n may be NULL. */
+uint32_t wf_process(uint32_t *n);
+uint32_t wf_core_share(void); /* as wf_core_count, where processes that were started together share a host's */
 
 /* Counter-based random numbers (splitmix64): equal (seed, counter) give equal bits. */
 uint64_t wf_random(uint64_t seed, uint64_t counter);

@@ -207,10 +207,23 @@ static void fill_standard_files(void)
             _exit(WF_EXIT_RUNTIME);
 }
 
+/* One of mpirun's processes that is not the first: whatever the command, it computes its part of the engines. */
+static int follow_first(void)
+{
+    signal(SIGINT, SIG_IGN); /* the first one ends them, */
+    signal(SIGTERM, SIG_IGN); /* perhaps after its last requests */
+    weft_log_to(log_line, NULL, WEFT_LOG_WARN);
+    weft_status s = weft_follow();
+    return s ? wf_say_error(s) : 0;
+}
+
 int main(int argc, char **argv)
 {
     fill_standard_files();
     signal(SIGPIPE, SIG_IGN); /* writes to a closed pipe return an error instead, */
     signal(SIGXFSZ, SIG_IGN); /* and those beyond the largest size that a file may have */
-    return wf_end_output(dispatch_words(argc, argv));
+    if (wf_process(NULL)) return follow_first();
+    int rc = wf_end_output(dispatch_words(argc, argv));
+    weft_follow();
+    return rc;
 }

@@ -23,20 +23,28 @@ static struct weft_debug debug_of(const struct weft_engine_params *p)
     return p->debug ? *p->debug : (struct weft_debug){0};
 }
 
-static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
+weft_status wf_engine_device_params(const struct weft_engine_params *p, wf_open_params *out)
 {
     struct weft_debug debug = debug_of(p);
-    wf_open_params o = {.threads = p->threads, .max_alloc = debug.max_alloc, .deterministic = p->deterministic,
-                        .f16_residual = p->f16_residual, .profile = p->profile || p->timeline,
-                        .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = debug.force, .tuned = p->tuned,
-                        .no_kernel_cache = p->no_kernel_cache, .check_calls = debug.check_calls,
-                        .on_progress = p->on_progress, .user = p->user};
+    *out = (wf_open_params){.threads = p->threads, .max_alloc = debug.max_alloc, .deterministic = p->deterministic,
+                            .f16_residual = p->f16_residual, .profile = p->profile || p->timeline,
+                            .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = debug.force,
+                            .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache,
+                            .check_calls = debug.check_calls, .on_progress = p->on_progress, .user = p->user};
+    if (wf_is_spread(p)) out->threads = p->threads ? p->threads : wf_core_share();
+    else if (wf_n_ranks(p) > 1 && !p->experts)
+        out->threads = WF_MAX((p->threads ? p->threads : wf_core_count()) / wf_n_ranks(p), 1u);
+    return wf_tier_parse(p->tier, &out->tier);
+}
+
+static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    wf_open_params o;
     WF_TRY(wf_stop_now());
-    WF_TRY(wf_tier_parse(p->tier, &o.tier));
+    WF_TRY(wf_engine_device_params(p, &o));
     char first[WF_RANK_NAME];
     bool many = wf_n_ranks(p) > 1;
     if (many) WF_TRY(wf_rank_device(p, 0, first));
-    if (many && !p->experts) o.threads = WF_MAX((p->threads ? p->threads : wf_core_count()) / wf_n_ranks(p), 1u);
     weft_status s = wf_select_open(many ? first : p->device, &o, &e->dev);
     bool listed = !many && p->device && strchr(p->device, ',');
     if (s == WEFT_ERR_NODEVICE && listed) WF_TRY(wf_rank_device(p, 0, first)); /* which says what is missing */

@@ -33,6 +33,8 @@ void wf_startup_step(wf_startup *s, uint64_t start_ns, uint32_t tokens); /* a st
 
 /* engine.c: what lab/ does with an engine. Ranges of the softmax are measured by it. */
 wf_ranges_runner wf_engine_ranges_runner(struct weft_engine *e);
+/* How devices of an engine are opened. */
+weft_status wf_engine_device_params(const struct weft_engine_params *p, wf_open_params *out);
 /* A device's exec, with its kernels; what was opened before a failure stays in *out. g NULL: it is in no group. */
 weft_status wf_engine_open_exec(const wf_layout *l, const wf_view *views, const wf_exec_group *g,
                                 const struct weft_engine_params *p, wf_startup *startup, wf_exec **out);
@@ -185,7 +187,11 @@ struct weft_request {
     char message[256];
 };
 
-/* ranks.c: one of the devices of an engine that has several. Of rank 0 dev, layout and views are the engine's. */
+/* ranks.c: one of the devices of an engine that has several. Of rank 0 dev, layout and views are the engine's; of one in
+ * another process there is nothing here but what it said. */
+typedef struct wf_rank_bytes { /* that it has taken of memory */
+    uint64_t weights, kv, activations, scratch;
+} wf_rank_bytes;
 typedef struct wf_rank {
     struct weft_engine *engine;
     wf_dev *dev;
@@ -193,6 +199,8 @@ typedef struct wf_rank {
     wf_view *views;
     wf_exec *exec;
     wf_exec_group group;
+    bool away;          /* it is in another process */
+    wf_rank_bytes bytes;
     pthread_t thread;
     bool started;
     /* under wf_ranks.lock: */
@@ -210,6 +218,7 @@ typedef struct wf_ranks {
     wf_rank *list;
     uint32_t n;     /* 0: the engine has one device */
     uint32_t depth; /* steps in flight: as many as stages */
+    uint32_t number; /* of this engine among those whose devices are in several processes; 0: they are in one */
     bool threads;   /* the rest is there */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -226,9 +235,27 @@ weft_status wf_ranks_load(struct weft_engine *e, const struct weft_engine_params
 /* As wf_exec_submit and wf_exec_wait, on all devices: of several, a failure is seen when a step is waited for. */
 weft_status wf_ranks_submit(struct weft_engine *e, const wf_batch *b, const wf_step_io *io);
 weft_status wf_ranks_wait(struct weft_engine *e);
+/* The parts of these that one rank does, in this process or in another one (follow.c). */
+weft_status wf_ranks_list(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o);
+weft_status wf_rank_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o, uint32_t i);
+/* With steps like those of rank 0: its limits.step_tokens and its tile. */
+weft_status wf_rank_lay_out(wf_rank *r, const struct weft_engine_params *p, uint32_t step_tokens, uint32_t tile);
+weft_status wf_rank_load(wf_rank *r, const struct weft_engine_params *p);
+weft_status wf_rank_make_step(wf_rank_step *s, const wf_limits *l);
+weft_status wf_rank_run(wf_rank *r, const wf_rank_step *s);
+wf_rank_bytes wf_rank_count(const wf_rank *r);
 void wf_ranks_count(const struct weft_engine *e, struct weft_stats *s); /* adds what they have taken of memory */
 void wf_ranks_end(struct weft_engine *e); /* their threads: nobody else uses the engine's exec any more */
 void wf_ranks_close(struct weft_engine *e);
+
+/* follow.c: orders to ranks that are away, in this order, and what they answer. The others follow them
+ * (weft_follow). */
+weft_status wf_away_open(struct weft_engine *e, const struct weft_engine_params *p);
+/* Their limits, where they have fewer pages. */
+weft_status wf_away_lay_out(struct weft_engine *e, wf_limits *least);
+weft_status wf_away_load(struct weft_engine *e);
+weft_status wf_away_step(struct weft_engine *e, const wf_batch *b);
+void wf_away_close(struct weft_engine *e);
 
 /* kv_tiers.c: */
 weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engine_params *p); /* sets kv_base */

@@ -75,6 +75,11 @@ static weft_status check_ranks(const struct weft_model *m, const struct weft_eng
 {
     uint32_t n = wf_n_ranks(p), layers = m->hp.n_layer;
     if (n == 1) return WEFT_OK;
+    uint32_t processes;
+    wf_process(&processes);
+    if (processes > 1 && !wf_is_spread(p))
+        return wf_fail(WEFT_ERR_ARG, "mpirun started %u processes: tensor_parallel times pipeline_parallel must be as "
+                       "many, and experts are elsewhere in one process only", processes);
     if (n > WF_COMM_RANKS)
         return wf_fail(WEFT_ERR_ARG, "tensor_parallel %u times pipeline_parallel %u: want at most %d devices",
                        p->tensor_parallel, p->pipeline_parallel, WF_COMM_RANKS);

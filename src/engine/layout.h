@@ -35,6 +35,7 @@ typedef struct wf_layout {
  * params.device names it is. */
 enum { WF_RANK_NAME = 128 };
 uint32_t wf_n_ranks(const struct weft_engine_params *p);
+bool wf_is_spread(const struct weft_engine_params *p); /* each is in a process of its own (wf_process) */
 wf_shard wf_shard_of_rank(const struct weft_engine_params *p, uint32_t rank, uint32_t layers);
 weft_status wf_rank_device(const struct weft_engine_params *p, uint32_t rank, char name[WF_RANK_NAME]);
 

@@ -118,6 +118,20 @@ static weft_status open_file(const struct weft_model_params *p, wf_gguf **out)
         "weft_model_open: no model is named: set path to a GGUF file, to a folder or to WEFT_DEMO, or set a shape");
 }
 
+static weft_status keep_name(struct weft_model *m, const char *name, const char **out)
+{
+    *out = name ? keep_string(m, name, strlen(name)) : NULL;
+    return name && !*out ? WEFT_ERR_NOMEM : WEFT_OK;
+}
+
+static weft_status keep_names(struct weft_model *m, const struct weft_model_params *p)
+{
+    m->opened.layers = p->layers;
+    WF_TRY(keep_name(m, p->path, &m->opened.path));
+    WF_TRY(keep_name(m, p->shape, &m->opened.shape));
+    return keep_name(m, p->type, &m->opened.type);
+}
+
 /* What can be given up. */
 static weft_status read_model(struct weft_model *m, const struct weft_model_params *p)
 {
@@ -133,6 +147,7 @@ static weft_status read_model(struct weft_model *m, const struct weft_model_para
     WF_TRY(wf_tokenizer_from_gguf(m->file, &m->tokenizer));
     WF_TRY(wf_stop_now());
     WF_TRY(open_tensors(m, p->vocab_only));
+    WF_TRY(keep_names(m, p));
     return describe_strings(m, p->type ? p->type : "F16");
 }
 

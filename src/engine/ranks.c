@@ -1,11 +1,13 @@
 /* ranks: the devices of an engine that computes on several (weft_engine_params.tensor_parallel, pipeline_parallel,
  * experts). Each has its part of the weights and of the KV cache, a program of its own, and a thread that submits its
  * part of each step and waits for it; they meet in the nodes of the network (exec/collective.c). Steps are handed to
- * all threads at once, and run one behind the other on each. See engine.h.
+ * all threads at once, and run one behind the other on each. Where mpirun has started a process for each, a process has
+ * one rank, and follow.c hands over. See engine.h.
  *
  * Rank 0 gives results: it has the last layers and is the engine's own device, layout and exec. Ranks of a pipeline go
  * from its end to its beginning, while parameters name devices from the beginning to the end.
  */
+#include "dist/mpi.h"
 #include "engine/engine.h"
 #include "exec/workspace.h"
 #include "select/select.h"
@@ -18,6 +20,13 @@
 uint32_t wf_n_ranks(const struct weft_engine_params *p)
 {
     return p->experts ? 2 : WF_MAX(p->tensor_parallel, 1u) * WF_MAX(p->pipeline_parallel, 1u);
+}
+
+bool wf_is_spread(const struct weft_engine_params *p)
+{
+    uint32_t processes;
+    wf_process(&processes);
+    return processes > 1 && !p->experts && processes == wf_n_ranks(p);
 }
 
 wf_shard wf_shard_of_rank(const struct weft_engine_params *p, uint32_t rank, uint32_t layers)
@@ -46,6 +55,10 @@ weft_status wf_rank_device(const struct weft_engine_params *p, uint32_t rank, ch
         if (rank && strrchr(name, '=')) *strrchr(name, '=') = 0;
         return WEFT_OK;
     }
+    if (n <= 1 && wf_is_spread(p)) { /* each process has one of that name */
+        wf_copy(name, WF_RANK_NAME, n ? at : "auto");
+        return WEFT_OK;
+    }
     if (n != want)
         return wf_fail(WEFT_ERR_ARG,
                        "%u devices compute the model (tensor_parallel %u, pipeline_parallel %u), and device names "
@@ -58,22 +71,32 @@ weft_status wf_rank_device(const struct weft_engine_params *p, uint32_t rank, ch
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
+/* The last stage waits for all that come before it. */
+static uint32_t patience_of_all(const wf_ranks *all, uint32_t timeout_ms)
+{
+    return (uint32_t)WF_MIN((uint64_t)timeout_ms * all->n, (uint64_t)UINT32_MAX);
+}
+
 /* Comms of those that compute each layer together. */
 static weft_status open_comms(wf_ranks *all, uint32_t ranks, uint32_t timeout_ms)
 {
     wf_comm *comms[WF_COMM_RANKS];
-    /* the last stage waits for all that come before it */
-    WF_TRY(wf_comm_threads(all->n, (uint32_t)WF_MIN((uint64_t)timeout_ms * all->n, (uint64_t)UINT32_MAX), comms));
+    WF_TRY(wf_comm_threads(all->n, patience_of_all(all, timeout_ms), comms));
     for (uint32_t i = 0; i < all->n; i++) all->list[i].group.all = comms[i];
     for (uint32_t first = 0; first < all->n && ranks > 1; first += ranks) {
         WF_TRY(wf_comm_threads(ranks, timeout_ms, comms));
         for (uint32_t i = 0; i < ranks; i++) all->list[first + i].group.layer = comms[i];
     }
-    for (uint32_t i = 0; i < all->n; i++) { /* the layers before are of a later rank */
-        all->list[i].group.from = i + ranks;
-        all->list[i].group.to = i - WF_MIN(i, ranks);
-    }
     return WEFT_OK;
+}
+
+/* The same of the rank that this process has. */
+static weft_status open_own_comms(wf_ranks *all, uint32_t ranks, uint32_t timeout_ms)
+{
+    uint32_t me = wf_process(NULL), id = all->number * 4 % WF_MPI_IDS;
+    wf_exec_group *g = &all->list[me].group;
+    WF_TRY(wf_comm_mpi(id, 0, all->n, patience_of_all(all, timeout_ms), &g->all));
+    return ranks > 1 ? wf_comm_mpi(id + 1, me / ranks * ranks, ranks, timeout_ms, &g->layer) : WEFT_OK;
 }
 
 /* Two that give each other what they have. */
@@ -82,43 +105,69 @@ static void face_each_other(wf_ranks *all)
     for (uint32_t i = 0; i < 2; i++) all->list[i].group.from = all->list[i].group.to = 1 - i;
 }
 
-weft_status wf_ranks_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o)
+weft_status wf_rank_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o, uint32_t i)
+{
+    char name[WF_RANK_NAME];
+    WF_TRY(wf_rank_device(p, i, name));
+    return wf_select_open(name, o, &e->ranks.list[i].dev);
+}
+
+weft_status wf_ranks_list(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o)
 {
     wf_ranks *all = &e->ranks;
-    uint32_t n = wf_n_ranks(p);
-    if (n < 2) return WEFT_OK;
+    uint32_t n = wf_n_ranks(p), ranks = WF_MAX(p->tensor_parallel, 1u), me = wf_process(NULL);
     if (!(all->list = wf_calloc(n, sizeof *all->list))) return WEFT_ERR_NOMEM;
     all->n = n;
     all->depth = WF_MIN(WF_MAX(p->pipeline_parallel, 1u), WF_MOST_STEPS);
-    for (uint32_t i = 0; i < n; i++) all->list[i].engine = e;
-    WF_TRY(open_comms(all, WF_MAX(p->tensor_parallel, 1u), o->watchdog_ms));
-    if (p->experts) face_each_other(all);
-    for (uint32_t i = 1; i < n; i++) {
-        char name[WF_RANK_NAME];
-        WF_TRY(wf_rank_device(p, i, name));
-        WF_TRY(wf_select_open(name, o, &all->list[i].dev));
+    for (uint32_t i = 0; i < n; i++) {
+        wf_rank *r = &all->list[i];
+        r->engine = e;
+        r->away = all->number && i != me;
+        r->group.from = i + ranks; /* the layers before are of a later rank */
+        r->group.to = i - WF_MIN(i, ranks);
     }
+    if (p->experts) face_each_other(all);
+    return all->number ? open_own_comms(all, ranks, o->watchdog_ms) : open_comms(all, ranks, o->watchdog_ms);
+}
+
+weft_status wf_ranks_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o)
+{
+    uint32_t n = wf_n_ranks(p);
+    if (n < 2) return WEFT_OK;
+    if (wf_is_spread(p)) WF_TRY(wf_away_open(e, p));
+    WF_TRY(wf_ranks_list(e, p, o));
+    for (uint32_t i = 1; i < n; i++)
+        if (!e->ranks.list[i].away) WF_TRY(wf_rank_open(e, p, o, i));
     return WEFT_OK;
+}
+
+/* Devices of other types cut a step into the same parts, and exchange those. */
+weft_status wf_rank_lay_out(wf_rank *r, const struct weft_engine_params *p, uint32_t step_tokens, uint32_t tile)
+{
+    struct weft_engine_params same = *p;
+    uint32_t i = (uint32_t)(r - r->engine->ranks.list);
+    same.max_batched_tokens = step_tokens, same.tile = tile;
+    WF_TRY(wf_layout_make_rank(r->engine->model, &same, i, &r->dev->info, r->dev, &r->layout));
+    return wf_layout_check_available(&r->layout);
 }
 
 weft_status wf_ranks_lay_out(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    const wf_layout *least = &e->layout;
-    struct weft_engine_params same = *p; /* devices of other types cut a step into the same parts, and exchange those */
-    same.max_batched_tokens = least->limits.step_tokens, same.tile = WF_MAX(least->tile, 1u);
+    wf_limits limits = e->layout.limits; /* the scheduler knows of one KV cache */
+    if (e->ranks.number) WF_TRY(wf_away_lay_out(e, &limits));
     for (uint32_t i = 1; i < e->ranks.n; i++) {
         wf_rank *r = &e->ranks.list[i];
-        WF_TRY(wf_layout_make_rank(e->model, &same, i, &r->dev->info, r->dev, &r->layout));
-        WF_TRY(wf_layout_check_available(&r->layout));
-        if (r->layout.limits.pages < least->limits.pages) least = &r->layout;
+        if (r->away) continue;
+        WF_TRY(wf_rank_lay_out(r, p, e->layout.limits.step_tokens, WF_MAX(e->layout.tile, 1u)));
+        if (r->layout.limits.pages < limits.pages) limits = r->layout.limits;
     }
-    const wf_limits limits = least->limits; /* the scheduler knows of one KV cache */
-    for (uint32_t i = 0; i < e->ranks.n; i++) wf_layout_limit(i ? &e->ranks.list[i].layout : &e->layout, &limits);
+    for (uint32_t i = 0; i < e->ranks.n; i++)
+        if (!e->ranks.list[i].away) wf_layout_limit(i ? &e->ranks.list[i].layout : &e->layout, &limits);
     return WEFT_OK;
 }
 
 /* The engine's own device has its exec, and perhaps fewer pages for it than it said. */
-static weft_status load_rank(wf_rank *r, const struct weft_engine_params *p)
+weft_status wf_rank_load(wf_rank *r, const struct weft_engine_params *p)
 {
     wf_layout *l = &r->layout;
     wf_layout_limit(l, &r->engine->layout.limits);
@@ -137,7 +186,7 @@ static weft_status load_rank(wf_rank *r, const struct weft_engine_params *p)
 }
 
 /* What a step is when its threads come to it: its caller's arrays are those of another by then. */
-static weft_status make_step(wf_rank_step *s, const wf_limits *l)
+weft_status wf_rank_make_step(wf_rank_step *s, const wf_limits *l)
 {
     s->wanted = wf_calloc(l->logit_rows, sizeof *s->wanted);
     if (!s->wanted) return WEFT_ERR_NOMEM;
@@ -150,13 +199,16 @@ weft_status wf_ranks_load(struct weft_engine *e, const struct weft_engine_params
 {
     wf_ranks *all = &e->ranks;
     if (!all->n) return WEFT_OK;
-    for (uint32_t i = 1; i < all->n; i++) WF_TRY(load_rank(&all->list[i], p));
+    if (all->number) WF_TRY(wf_away_load(e));
+    for (uint32_t i = 1; i < all->n; i++)
+        if (!all->list[i].away) WF_TRY(wf_rank_load(&all->list[i], p));
     all->list[0].exec = e->exec;
-    for (uint32_t i = 0; i < all->depth; i++) WF_TRY(make_step(&all->steps[i], &e->layout.limits));
+    for (uint32_t i = 0; i < all->depth; i++) WF_TRY(wf_rank_make_step(&all->steps[i], &e->layout.limits));
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);
     all->threads = true;
     for (wf_rank *r = all->list; r < all->list + all->n; r++) {
+        if (r->away) continue;
         if (pthread_create(&r->thread, NULL, rank_thread, r))
             return wf_fail(WEFT_ERR_NOMEM, "cannot start a thread for each device");
         r->started = true;
@@ -176,16 +228,17 @@ static void note_failure(wf_rank *r, weft_status s)
     pthread_mutex_unlock(&all->lock);
 }
 
-static void run_part(wf_rank *r, const wf_rank_step *s)
+weft_status wf_rank_run(wf_rank *r, const wf_rank_step *s)
 {
     bool gives_results = r == r->engine->ranks.list;
     weft_status st = wf_exec_submit(r->exec, &s->batch, gives_results ? &s->io : &(wf_step_io){0});
     if (st == WEFT_OK) st = wf_exec_wait(r->exec);
-    if (st == WEFT_OK) return;
+    if (st == WEFT_OK) return WEFT_OK;
     note_failure(r, st); /* first: the others fail for want of this one */
     /* nobody waits for what does not come */
     if (r->group.layer) wf_comm_fail(r->group.layer, wf_error());
     wf_comm_fail(r->group.all, wf_error());
+    return st;
 }
 
 static void *rank_thread(void *arg)
@@ -197,7 +250,7 @@ static void *rank_thread(void *arg)
         while (all->n_steps == r->n_done && !all->stop) pthread_cond_wait(&all->changed, &all->lock);
         if (all->n_steps == r->n_done) break;
         pthread_mutex_unlock(&all->lock);
-        if (r->status == WEFT_OK) run_part(r, &all->steps[r->n_done % all->depth]);
+        if (r->status == WEFT_OK) wf_rank_run(r, &all->steps[r->n_done % all->depth]);
         pthread_mutex_lock(&all->lock);
         r->n_done++;
         pthread_cond_broadcast(&all->changed);
@@ -218,6 +271,7 @@ weft_status wf_ranks_submit(struct weft_engine *e, const wf_batch *b, const wf_s
 {
     wf_ranks *all = &e->ranks;
     if (!all->n) return wf_exec_submit(e->exec, b, io);
+    if (all->number) WF_TRY(wf_away_step(e, b));
     pthread_mutex_lock(&all->lock);
     copy_step(&all->steps[all->n_steps % all->depth], b, io, &e->layout.limits);
     all->n_steps++;
@@ -226,10 +280,11 @@ weft_status wf_ranks_submit(struct weft_engine *e, const wf_batch *b, const wf_s
     return WEFT_OK;
 }
 
+/* Of those here: rank 0 has its results when the others have done what these need. */
 static bool all_done(const wf_ranks *all, uint64_t steps)
 {
     for (uint32_t i = 0; i < all->n; i++)
-        if (all->list[i].n_done < steps) return false;
+        if (!all->list[i].away && all->list[i].n_done < steps) return false;
     return true;
 }
 
@@ -243,7 +298,9 @@ weft_status wf_ranks_wait(struct weft_engine *e)
     while (!all_done(all, all->n_waited)) pthread_cond_wait(&all->changed, &all->lock);
     const wf_rank *bad = all->failed;
     weft_status s = bad ? bad->status : WEFT_OK;
-    if (bad) wf_fail(s, "%s: %s", (bad->dev ? bad->dev : e->dev)->info.name, bad->message);
+    const char *name = (bad && bad->dev ? bad->dev : e->dev)->info.name;
+    if (bad && all->number) wf_fail(s, "%s", bad->message); /* which says which process it was */
+    else if (bad) wf_fail(s, "%s: %s", name, bad->message);
     pthread_mutex_unlock(&all->lock);
     return s;
 }
@@ -269,7 +326,8 @@ void wf_ranks_close(struct weft_engine *e)
 {
     wf_ranks *all = &e->ranks;
     wf_ranks_end(e);
-    for (uint32_t i = 0; i < all->n; i++) {
+    if (all->number && !wf_process(NULL)) wf_away_close(e);
+    for (uint32_t i = 0; i < all->n && all->list; i++) {
         wf_rank *r = &all->list[i];
         if (i) wf_exec_destroy(r->exec);
         wf_layout_free(&r->layout);
@@ -286,13 +344,20 @@ void wf_ranks_close(struct weft_engine *e)
     *all = (wf_ranks){0};
 }
 
+wf_rank_bytes wf_rank_count(const wf_rank *r)
+{
+    if (r->away) return r->bytes;
+    return (wf_rank_bytes){wf_weights_bytes_on(&r->layout.weights, r->dev), wf_exec_kv_bytes(r->exec),
+                           wf_exec_activation_bytes(r->exec), wf_exec_scratch_bytes(r->exec)};
+}
+
 void wf_ranks_count(const struct weft_engine *e, struct weft_stats *s)
 {
     for (uint32_t i = 1; i < e->ranks.n; i++) {
-        const wf_rank *r = &e->ranks.list[i];
-        s->weight_bytes += wf_weights_bytes_on(&r->layout.weights, r->dev);
-        s->kv_bytes += wf_exec_kv_bytes(r->exec);
-        s->activation_bytes += wf_exec_activation_bytes(r->exec);
-        s->scratch_bytes += wf_exec_scratch_bytes(r->exec);
+        const wf_rank_bytes b = wf_rank_count(&e->ranks.list[i]);
+        s->weight_bytes += b.weights;
+        s->kv_bytes += b.kv;
+        s->activation_bytes += b.activations;
+        s->scratch_bytes += b.scratch;
     }
 }

@@ -96,7 +96,8 @@ struct weft_model {
     const wf_arch *arch; /* NULL: vocabulary only */
     wf_hparams hp;
     struct weft_model_info info;
-    char *strings[8];    /* NUL-terminated copies that info points to */
+    struct weft_model_params opened; /* what names it: path, shape, type and layers; in another process, too */
+    char *strings[11];   /* NUL-terminated copies that info and opened point to */
     size_t n_strings;
     struct wf_token_trie *tokens; /* for grammars; NULL: nobody has needed it yet (engine/constraint.c) */
     uint64_t open_ns;    /* how long opening it took */

@@ -48,6 +48,52 @@ void wf_batch_copy(wf_batch *to, const wf_batch *from, const wf_limits *l)
     }
 }
 
+/* Of all its tables. */
+static uint64_t array_bytes(const wf_batch *b, enum wf_input i, const wf_limits *l)
+{
+    return wf_input_tables(i, wf_limits_tables(l)) *
+        wf_input_bytes(i, b->n_tokens, b->n_seqs, b->n_pages, b->n_logits);
+}
+
+uint64_t wf_batch_packed(const wf_batch *b, const wf_limits *l)
+{
+    uint64_t bytes = sizeof *b;
+    for (enum wf_input i = 0; i < WF_N_INPUTS; i++) bytes += array_bytes(b, i, l);
+    return bytes;
+}
+
+void wf_batch_pack(const wf_batch *b, const wf_limits *l, void *to)
+{
+    uint8_t *at = to;
+    memcpy(at, b, sizeof *b);
+    at += sizeof *b;
+    for (enum wf_input i = 0; i < WF_N_INPUTS; i++) {
+        uint32_t tables = wf_input_tables(i, wf_limits_tables(l));
+        uint64_t bytes = array_bytes(b, i, l) / tables;
+        for (uint32_t t = 0; t < tables; t++, at += bytes) memcpy(at, wf_batch_table(b, i, t), bytes);
+    }
+}
+
+weft_status wf_batch_unpack(wf_batch *to, const void *from, uint64_t bytes, const wf_limits *l)
+{
+    wf_batch b = {0};
+    const uint8_t *at = from;
+    if (bytes >= sizeof b) memcpy(&b, from, sizeof b);
+    if (bytes < sizeof b || b.n_tokens > l->step_tokens || b.n_seqs > l->seqs || b.n_logits > l->logit_rows ||
+        b.n_pages > (uint64_t)l->seqs * l->seq_pages || bytes != wf_batch_packed(&b, l))
+        return wf_fail(WEFT_ERR_INTERNAL, "a step of %llu bytes is not of this engine", (unsigned long long)bytes);
+    memcpy(b.in, to->in, sizeof b.in);
+    memcpy(b.pitch, to->pitch, sizeof b.pitch);
+    *to = b;
+    at += sizeof b;
+    for (enum wf_input i = 0; i < WF_N_INPUTS; i++) {
+        uint32_t tables = wf_input_tables(i, wf_limits_tables(l));
+        uint64_t part = array_bytes(to, i, l) / tables;
+        for (uint32_t t = 0; t < tables; t++, at += part) memcpy(wf_batch_table(to, i, t), at, part);
+    }
+    return WEFT_OK;
+}
+
 void wf_batch_clear(wf_batch *b)
 {
     b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_adapted = b->n_decodes = b->n_pending = 0;

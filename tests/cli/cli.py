@@ -7,6 +7,7 @@ import glob
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -96,7 +97,22 @@ def argv(*args, program=WEFT):
     """The words that run the program. Those such as WEFT_POISON=1 are variables for it, as in a shell."""
     words = [str(a) for a in args]
     variables = [w for w in words if re.match("WEFT_[A-Z0-9_]+=", w)]
-    return [*(["env", *variables] if variables else []), program, *(w for w in words if w not in variables)]
+    programs = [program] if isinstance(program, str) else program
+    return [*(["env", *variables] if variables else []), *programs, *(w for w in words if w not in variables)]
+
+
+# For mpirun in a container: as root, more processes than cores, none bound to a core, and no memory of other processes read.
+MPI_ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+           "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_btl": "vader,self", "OMPI_MCA_orte_tmpdir_base": "/tmp",
+           "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+
+
+def mpirun(n, program=WEFT, *options):
+    """What starts so many processes of it; one that ends does not end the others."""
+    if not shutil.which("mpirun"):
+        raise unittest.SkipTest("mpirun is missing: install openmpi-bin")
+    os.environ.update(MPI_ENV)
+    return ["mpirun", *options, "-n", str(n), program]
 
 
 def weft(*args, stdin=b"", env=None, timeout=240, program=WEFT, **more):
