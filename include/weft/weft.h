@@ -519,8 +519,8 @@ WEFT_API enum weft_status weft_engine_open(const struct weft_model *m, const str
  * the log. NULL is allowed. */
 WEFT_API void weft_engine_close(struct weft_engine *e);
 /* Programs that Open MPI's mpirun starts several of, on one host or more: an engine that the first process opens has a
- * device in each process, where tensor_parallel times pipeline_parallel are as many; device is then one name for all, or
- * a list. Each other process calls this, which computes its part, and returns when the first one calls it, or exits.
+ * device in each process, where tensor_parallel times pipeline_parallel are as many; device is then one name for all,
+ * or a list. Each other process calls this, which computes its part, and returns when the first one calls it, or exits.
  * Where mpirun has not started the process it does nothing. WEFT_ERR_UNSUPPORTED: Open MPI is missing; WEFT_ERR_DEVICE:
  * another process has failed. Not with other threads in weft. */
 WEFT_API enum weft_status weft_follow(void);

@@ -106,7 +106,7 @@ typedef struct wf_opts {
     wf_serve_params serve;
     wf_words trusted_proxies, api_keys, model_names, allow, adapters;
     wf_words own; /* texts of values that were put together */
-    const char *scheduling_policy, *draft_model;
+    const char *scheduling_policy, *draft_model, *hosts;
     struct weft_explain_params explain; /* of `weft plan` */
     bool cost, json;                    /* and its other view, */
     struct weft_cost_params costs;
@@ -360,6 +360,11 @@ size_t wf_prompt_done(const struct weft_engine *e, const struct weft_stats *befo
 /* False: the device hangs, of which weft_wait() does not tell, or Ctrl-C was pressed. */
 bool wf_goes_on(const struct weft_engine *e);
 int wf_print_devices(void);
+/* hosts.c: `weft serve` on the hosts of WEFT_HOSTS; argv: words behind the command. Returns an exit code. */
+int wf_hosts_serve(const wf_opts *o, int argc, char **argv);
+/* In a process that it may have started: at its beginning, and at its end. */
+void wf_hosts_begin(void);
+void wf_hosts_end(int rc);
 /* Reads and checks a chat template; path NULL: none. The caller frees *text. Returns an exit code. */
 int wf_read_template(const char *path, char **text);
 /* --chat-template '?': says what can be there and what the model has. Returns an exit code. */

@@ -132,7 +132,9 @@ static int run_command(const wf_command *c, int argc, char **argv)
     } else if (!rc) {
         bool verbose = o.verbose && !o.quiet;
         weft_log_to(log_line, NULL, verbose ? WEFT_LOG_DEBUG : o.quiet ? WEFT_LOG_ERROR : WEFT_LOG_WARN);
-        rc = c->run(&o);
+        uint32_t processes;
+        wf_process(&processes);
+        rc = c == &wf_cmd_serve && o.hosts && processes == 1 ? wf_hosts_serve(&o, argc, argv) : c->run(&o);
     }
     wf_opts_free(&o);
     wf_settings_free();
@@ -222,8 +224,10 @@ int main(int argc, char **argv)
     fill_standard_files();
     signal(SIGPIPE, SIG_IGN); /* writes to a closed pipe return an error instead, */
     signal(SIGXFSZ, SIG_IGN); /* and those beyond the largest size that a file may have */
+    wf_hosts_begin();
     if (wf_process(NULL)) return follow_first();
     int rc = wf_end_output(dispatch_words(argc, argv));
+    wf_hosts_end(rc);
     weft_follow();
     return rc;
 }

@@ -1,5 +1,5 @@
-/* mpi: see mpi.h. Open MPI's library is opened where mpirun has started the process: no build needs it, and no other run
- * loads it. Its calls are made one at a time, under job.lock, and return at once; who waits asks again and again, in
+/* mpi: see mpi.h. Open MPI's library is opened where mpirun has started the process: no build needs it, and no other
+ * run loads it. Its calls are made one at a time, under job.lock, and return at once; who waits asks again and again, in
  * growing intervals. A thread, the pulse, sends and hears signs of life between process 0 and each other one. */
 #include "dist/mpi.h"
 
@@ -75,7 +75,7 @@ typedef struct parcel {
 
 static struct {
     pthread_mutex_t lock; /* of all here, and of calls of MPI */
-    bool started, broken, ending;
+    bool started, broken, ending, failed_here;
     uint32_t me, ranks, silent_ms;
     char host[64], message[TEXT];
     parcel *parcels;
@@ -138,7 +138,7 @@ static void break_job(const char *message, bool tell)
     for (uint32_t r = 0; r < job.ranks && tell; r++)
         if (r != job.me) send_copy(r, TAG_FAILURE, job.message, sizeof job.message);
     if (tell) flush_parcels(LAST_WORDS_MS);
-    job.broken = true;
+    job.broken = true, job.failed_here = tell;
 }
 
 static void break_by_code(int code)
@@ -147,6 +147,22 @@ static void break_by_code(int code)
     int n = 0;
     mpi.error_string(code, text, &n);
     break_job(text, true);
+}
+
+weft_status wf_mpi_state(void)
+{
+    pthread_mutex_lock(&job.lock);
+    weft_status s = job_state();
+    pthread_mutex_unlock(&job.lock);
+    return s;
+}
+
+bool wf_mpi_failed_here(void)
+{
+    pthread_mutex_lock(&job.lock);
+    bool here = job.failed_here;
+    pthread_mutex_unlock(&job.lock);
+    return here;
 }
 
 void wf_mpi_fail(const char *message)
@@ -198,9 +214,11 @@ static void feel_pulse(void)
     for (uint32_t r = 0; r < job.ranks && !job.broken; r++) {
         if (!is_watched(r)) continue;
         if (now > job.heard_ns[r] + job.silent_ms * 1000000ull) {
-            snprintf(message, sizeof message, "process %u of the group gave no sign of life for %u ms: it has ended, or "
-                     "its host cannot be reached", r, job.silent_ms);
+            snprintf(message, sizeof message,
+                     "process %u of the group gave no sign of life for %u ms: it has ended, or its host cannot be "
+                     "reached", r, job.silent_ms);
             break_job(message, true);
+            job.failed_here = !job.me;
         } else if (send_copy(r, TAG_BEAT, "", 0) != WEFT_OK) break_job(wf_error(), true);
     }
     if (!job.broken) flush_parcels(0);
@@ -301,7 +319,7 @@ static bool test_all(pending *list, uint32_t n)
 /* First at once, as in the middle of a step, then in intervals of a sixteenth of the time waited so far. */
 static void pause_after(uint64_t waited_ns)
 {
-    if (waited_ns < 500000) sched_yield();
+    if (waited_ns < 100000) sched_yield();
     else wf_sleep_ns(WF_MIN(waited_ns / 16, (uint64_t)5000000));
 }
 

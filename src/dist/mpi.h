@@ -21,6 +21,8 @@ weft_status wf_mpi_order(uint32_t to, const void *data, uint64_t bytes);
 weft_status wf_mpi_answer(uint32_t id, const void *data, uint64_t bytes);
 weft_status wf_mpi_await_order(void **data, uint64_t *bytes);
 weft_status wf_mpi_await_answer(uint32_t from, uint32_t id, void **data, uint64_t *bytes);
+weft_status wf_mpi_state(void); /* WEFT_ERR_DEVICE: the group is broken */
+bool wf_mpi_failed_here(void);  /* by this process; not by its missing process 0 */
 /* Breaks the group. */
 void wf_mpi_fail(const char *message);
 /* The last call of a process: after it nothing is told or heard. The others do the same, or are given up. */

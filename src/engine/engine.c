@@ -1,5 +1,6 @@
 /* engine: opens and closes an engine: device, graph, weights, plan, memory, thread. See engine.h. */
 #include "base/file.h"
+#include "dist/mpi.h"
 #include "engine/engine.h"
 #include "exec/workspace.h"
 #include "select/select.h"
@@ -287,6 +288,19 @@ static bool rests(const struct weft_engine *e)
     return !wf_engine_busy(e) && ((!e->inbox && !e->adapter_job) || e->lent);
 }
 
+/* Of devices in several processes one may be lost while nothing runs. Waits a second at most. */
+static void watch_group(struct weft_engine *e)
+{
+    struct timespec until;
+    wf_deadline(&until, 1000);
+    pthread_cond_timedwait(&e->wake, &e->lock, &until);
+    weft_status s = e->failed ? WEFT_OK : wf_mpi_state();
+    if (s == WEFT_OK) return;
+    e->failed = s;
+    wf_copy(e->failure, sizeof e->failure, wf_error());
+    wf_log(WEFT_LOG_ERROR, "%s", e->failure);
+}
+
 /* Waits for work, or for the end: false. */
 static bool await_work(struct weft_engine *e)
 {
@@ -295,7 +309,8 @@ static bool await_work(struct weft_engine *e)
     while (rests(e) && !e->stop) {
         e->resting = true;
         pthread_cond_broadcast(&e->ended);
-        pthread_cond_wait(&e->wake, &e->lock);
+        if (e->ranks.number) watch_group(e);
+        else pthread_cond_wait(&e->wake, &e->lock);
     }
     e->resting = false;
     bool end = e->stop && rests(e);

@@ -187,8 +187,8 @@ struct weft_request {
     char message[256];
 };
 
-/* ranks.c: one of the devices of an engine that has several. Of rank 0 dev, layout and views are the engine's; of one in
- * another process there is nothing here but what it said. */
+/* ranks.c: one of the devices of an engine that has several. Of rank 0 dev, layout and views are the engine's; of one
+ * in another process there is nothing here but what it said. */
 typedef struct wf_rank_bytes { /* that it has taken of memory */
     uint64_t weights, kv, activations, scratch;
 } wf_rank_bytes;
@@ -237,7 +237,8 @@ weft_status wf_ranks_submit(struct weft_engine *e, const wf_batch *b, const wf_s
 weft_status wf_ranks_wait(struct weft_engine *e);
 /* The parts of these that one rank does, in this process or in another one (follow.c). */
 weft_status wf_ranks_list(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o);
-weft_status wf_rank_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o, uint32_t i);
+weft_status wf_rank_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o,
+                         uint32_t i);
 /* With steps like those of rank 0: its limits.step_tokens and its tile. */
 weft_status wf_rank_lay_out(wf_rank *r, const struct weft_engine_params *p, uint32_t step_tokens, uint32_t tile);
 weft_status wf_rank_load(wf_rank *r, const struct weft_engine_params *p);

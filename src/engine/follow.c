@@ -59,7 +59,8 @@ static const char **text_at(opening *o, size_t i)
 
 static uint32_t silence_of(const struct weft_engine_params *p)
 {
-    return p->watchdog_ms ? WF_MIN(p->watchdog_ms, (uint32_t)SILENT_MS) : SILENT_MS;
+    uint32_t ms = p->watchdog_ms / 4 * 3; /* who waits for it gives up later, and knows less */
+    return ms ? WF_MIN(ms, (uint32_t)SILENT_MS) : SILENT_MS;
 }
 
 /* ---- orders ---------------------------------------------------------------------------------------------------- */
@@ -311,14 +312,15 @@ static weft_status follow_order(follower *f, void *data, uint64_t bytes)
     return order == END ? WEFT_OK : wf_fail(WEFT_ERR_INTERNAL, "process 0 gives order %d too early", (int)order);
 }
 
-/* mpirun may end all others with the first one that fails: process 0 has a moment to tell its clients. */
+/* mpirun may end all others with the first one that fails: process 0 has a moment to tell its clients of this one. */
 static weft_status end_broken(weft_status s)
 {
     char why[256];
     wf_copy(why, sizeof why, wf_error());
     wf_mpi_fail(why);
+    bool own = wf_mpi_failed_here();
     wf_mpi_end();
-    wf_sleep_ns(LINGER_MS * 1000000ull);
+    if (own) wf_sleep_ns(LINGER_MS * 1000000ull);
     return wf_fail(s, "%s", why);
 }
 

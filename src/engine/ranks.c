@@ -105,7 +105,8 @@ static void face_each_other(wf_ranks *all)
     for (uint32_t i = 0; i < 2; i++) all->list[i].group.from = all->list[i].group.to = 1 - i;
 }
 
-weft_status wf_rank_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o, uint32_t i)
+weft_status wf_rank_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o,
+                         uint32_t i)
 {
     char name[WF_RANK_NAME];
     WF_TRY(wf_rank_device(p, i, name));

@@ -65,7 +65,8 @@ static inline uint32_t wf_input_tables(enum wf_input i, uint32_t tables)
 weft_status wf_batch_init(wf_batch *b, const wf_limits *l);
 void wf_batch_free(wf_batch *b);
 void wf_batch_copy(wf_batch *to, const wf_batch *from, const wf_limits *l); /* both of these limits */
-/* The same through memory: so many bytes, for a process of the same build. WEFT_ERR_INTERNAL: it is not of these limits. */
+/* The same through memory: so many bytes, for a process of the same build. WEFT_ERR_INTERNAL: it is not of these
+ * limits. */
 uint64_t wf_batch_packed(const wf_batch *b, const wf_limits *l);
 void wf_batch_pack(const wf_batch *b, const wf_limits *l, void *to);
 weft_status wf_batch_unpack(wf_batch *to, const void *from, uint64_t bytes, const wf_limits *l);
