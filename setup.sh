@@ -130,7 +130,7 @@ arch)
     ;;
 esac
 if $test && [ "$system" = debian ]; then
-    wanted="$wanted python3-numpy python3-jinja2 python3-pyopencl python3-pip python3-venv python3-dev clang llvm libclang-rt-14-dev clang-19 ccache oclgrind clinfo curl openssl"
+    wanted="$wanted python3-numpy python3-jinja2 python3-yaml python3-pyopencl python3-pip python3-venv python3-dev clang llvm libclang-rt-14-dev clang-19 ccache oclgrind clinfo curl openssl"
     skippable="chromium-headless-shell haproxy nginx-light caddy systemd man-db mandoc zsh fish shellcheck openmpi-bin"
 fi
 if $more && [ "$system" = debian ]; then

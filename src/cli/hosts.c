@@ -1,6 +1,6 @@
-/* hosts: `weft serve` with devices on several hosts (WEFT_HOSTS). This process starts mpirun with the same command, hands
- * on the signals that end a server, and ends as process 0 does, which has the server. One that mpirun loses does not take
- * that with it: clients are told. */
+/* hosts: `weft serve` with devices on several hosts (WEFT_HOSTS). This process starts mpirun with the same command, and
+ * hands on to process 0, which has the server, the signals that end it; it ends with its code. One that mpirun loses
+ * does not take that with it: clients are told. */
 #include "cli/cli.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* mpi: see mpi.h. Open MPI's library is opened where mpirun has started the process: no build needs it, and no other
- * run loads it. Its calls are made one at a time, under job.lock, and return at once; who waits asks again and again, in
- * growing intervals. A thread, the pulse, sends and hears signs of life between process 0 and each other one. */
+ * run loads it. Its calls are made one at a time, under job.lock, and return at once; who waits asks again and again,
+ * in growing intervals. A thread, the pulse, sends and hears signs of life between process 0 and each other one. */
 #include "dist/mpi.h"
 
 #include <dlfcn.h>
