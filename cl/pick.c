@@ -72,7 +72,8 @@ static const char *const *names_for(const cl_dev *d, const wf_call *c)
     const struct wf_open_params *open = &d->base.params;
     bool grouped = c->op == WF_OP_GROUPED_GEMM,
          fragments = (grouped || c->op == WF_OP_GEMM) && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR;
-    bool neutral = !fragments && open->tier >= WF_TIER_NEUTRAL && wf_cl_suits_matrix(caps, c), quantised = c->op == WF_OP_GEMM && wf_dtypes[c->in[WF_GEMM_W].dtype].block > 1;
+    bool neutral = !fragments && open->tier >= WF_TIER_NEUTRAL && wf_cl_suits_matrix(caps, c),
+         quantised = c->op == WF_OP_GEMM && wf_dtypes[c->in[WF_GEMM_W].dtype].block > 1;
     bool dots = c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout == WF_CL_PLANES && caps->dot != WF_CL_DOT_PLAIN &&
                 open->tier >= WF_TIER_DOT && !open->deterministic;
     uint32_t m = c->out[0].rows, n = c->in[1].rows, k = c->in[0].cols, units = caps->units, experts = 1, busy = 1;
