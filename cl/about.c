@@ -57,7 +57,7 @@ static cl_caps able_caps(const cl_caps *real)
     c.units = WF_MAX(c.units, 64u);
     c.local_bytes = 48 << 10;
     c.nv_local_bytes = 227 << 10;
-    c.scratch = c.zeroed = c.panels = 256 << 20;
+    c.scratch = c.zeroed = c.panels = c.expanded = 256 << 20;
     if (!c.lanes) c.lanes = 32;
     c.tier = WF_TIER_MATRIX;
     return c;

@@ -47,7 +47,8 @@ typedef struct cl_caps {
     /* bytes of a queue's scratch buffer and of its zeroed workspace from the start, so that no step has to enlarge
      * them */
     uint64_t scratch, zeroed;
-    uint64_t panels; /* bytes of scratch at most that a call of CLBlast may take */
+    /* bytes of scratch at most that a call may take; that weights decoded there may take, of a device's memory */
+    uint64_t panels, expanded;
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     bool registers; /* a work-item can have 256 */
     uint32_t lanes; /* work-items that share a matrix unit of kernels/matrix.clh; 0: none */
@@ -171,7 +172,7 @@ void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const
 /* The scratch buffer of the queue, at least that large. Calls of one queue run one after another, so each
  * has it to itself. Its first WF_CL_ZEROED bytes are zero, and a kernel leaves them zero; the rest is anything. */
 void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
-#define WF_CL_ZEROED 16384u
+#define WF_CL_ZEROED 16384u /* SCRATCH_AT of kernels/local_bytes.clh */
 /* The zeroed workspace of the queue: all of its bytes are zero, and a kernel leaves them zero. */
 void wf_cl_arg_zeroed(cl_launch *l, uint64_t bytes);
 /* Work-group of at most want work-items (a power of two) that the device and limit allow. */

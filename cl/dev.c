@@ -137,6 +137,7 @@ static const wf_dev_fns fns = {
 #define WGMMA_SCRATCH (128u << 20) /* 2,048 packed rows of X for a K of 14,336 take 59 MB */
 #define MODEST_OPS    8.0 /* a cycle of a unit: half of the least that GPUs have */
 #define PANELS        (512u << 20) /* a quarter holds 8,192 rows of W for a K of 4,096 */
+#define EXPANDED_PART 64            /* no budget counts scratch memory */
 #define WGMMA_ZEROED   (20u << 20)  /* sums that work-groups share: at most as many as run at once, of 66 KB each */
 
 static void set_up(cl_dev *d, const wf_open_params *p)
@@ -150,6 +151,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     if (p->max_alloc) b->max_alloc = WF_MIN(b->max_alloc, p->max_alloc);
     b->info.max_alloc = b->max_alloc;
     d->ref.caps.panels = WF_MIN((uint64_t)PANELS, b->max_alloc);
+    d->ref.caps.expanded = WF_MIN(d->ref.caps.panels, b->info.memory / EXPANDED_PART);
     b->align = 128;
     while (b->align < d->ref.caps.mem_align) b->align *= 2;
     b->cache = d->ref.caps.cache;

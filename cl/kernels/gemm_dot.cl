@@ -62,7 +62,7 @@ static INLINE packed_x packed_at(__global uchar *scratch, uint M, uint K)
 {
     packed_x p;
     p.rows = (M + BM - 1) / BM * BM;
-    p.q = (__global uint *)(scratch + DOT_SCRATCH_AT);
+    p.q = (__global uint *)(scratch + SCRATCH_AT);
     p.scale = (__global float *)(p.q + (ulong)p.rows * (K / 4));
     p.sum = p.scale + (ulong)p.rows * (K / 32);
     return p;

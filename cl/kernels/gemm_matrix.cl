@@ -309,15 +309,15 @@ KERNEL SUB_GROUP void gemm_matrix(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), u
     const uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, n_parts = (K + BK - 1) / BK;
 #if EXPAND
     if (pass == 0) {
-        expand_w((__global uint4 *)scratch, IN_AT(uchar, w), w_row_bytes, N, K);
+        expand_w((__global uint4 *)(scratch + SCRATCH_AT), IN_AT(uchar, w), w_row_bytes, N, K);
         return;
     }
-    const factors f = {IN_AT(act_t, x), scratch, x_stride, M, N, K, 2 * (ulong)K};
+    const factors f = {IN_AT(act_t, x), scratch + SCRATCH_AT, x_stride, M, N, K, 2 * (ulong)K};
 #else
     const factors f = {IN_AT(act_t, x), IN_AT(uchar, w), x_stride, M, N, K, w_row_bytes};
 #endif
 #if SHARES
-    const shares_t s = shares_of(scratch, shares, n_parts, m_tiles, n_tiles);
+    const shares_t s = shares_of(scratch + SCRATCH_AT / 4, shares, n_parts, m_tiles, n_tiles);
     if (pass) {
         const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
         add_shares(&s, &e, M, N, lid);

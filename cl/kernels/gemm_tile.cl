@@ -275,7 +275,7 @@ KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     uint n_tiles = (N + BN - 1) / BN, n_parts = (K + BK - 1) / BK;
     factors f = {IN_AT(act_t, x), IN_AT(uchar, w), x_stride, M, N, K, w_row_bytes};
 #if SHARES
-    const shares_t s = shares_of(scratch, shares, n_parts, m_tiles, n_tiles);
+    const shares_t s = shares_of(scratch + SCRATCH_AT / 4, shares, n_parts, m_tiles, n_tiles);
     if (pass) {
         const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
         add_shares(&s, &e, M, N, lid);

@@ -199,7 +199,7 @@ static bool share_tiles(const cl_caps *caps, const wf_call *c, const tile_shape 
     uint64_t m_tiles = (c->out[WF_GEMM_Y].rows + s->bm - 1) / s->bm,
              n_tiles = (c->out[WF_GEMM_Y].cols + s->bn - 1) / s->bn,
              steps = n_tiles * ((c->in[WF_GEMM_X].cols + s->bk - 1) / s->bk),
-             n = WF_MIN((uint64_t)caps->units * each, steps), bytes = m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
+             n = WF_MIN((uint64_t)caps->units * each, steps), bytes = SCRATCH_AT + m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
     l->groups = m_tiles * n;
     l->then_groups = m_tiles * n_tiles * (s->bm * s->bn / 4 / l->group);
     wf_cl_knob(l, "SHARES", 1);
@@ -273,7 +273,7 @@ bool wf_cl_configure_dot(const cl_caps *caps, const cl_variant *v, const wf_call
                    chunks = WF_MAX(parts, (uint32_t)LEAST_CHUNKS);
     const wf_numbers *f = wf_numbers_of(w->dtype);
     if (w->layout != WF_CL_PLANES || !wf_cl_vec8_ok(x) || wf_cl_group(caps, group, limit) < group) return false;
-    uint64_t rows = (y->rows + bm - 1) / bm * bm, scratch = DOT_SCRATCH_AT + DOT_X_BYTES(rows, (uint64_t)x->cols);
+    uint64_t rows = (y->rows + bm - 1) / bm * bm, scratch = SCRATCH_AT + DOT_X_BYTES(rows, (uint64_t)x->cols);
     if (chunks * 4ull * DOT_CHUNK_WORDS(bm, bn, f->group, f->min) > caps->local_bytes || scratch > caps->panels)
         return false;
     wf_cl_group_knobs(l, caps, group);
@@ -619,8 +619,8 @@ bool wf_cl_configure_matrix_expand(const cl_caps *caps, const cl_variant *v, con
 {
     enum { EACH = 64 }; /* weights of a work-item */
     const wf_view *w = &c->in[WF_GEMM_W];
-    const uint64_t bytes = 2ull * w->rows * w->cols;
-    if (!wf_cl_suits_matrix(caps, c) || wf_dtypes[w->dtype].block == 1 || bytes > caps->panels) return false;
+    const uint64_t bytes = SCRATCH_AT + 2ull * w->rows * w->cols;
+    if (!wf_cl_suits_matrix(caps, c) || wf_dtypes[w->dtype].block == 1 || bytes > caps->expanded) return false;
     const matrix_shape s = matrix_shape_of(caps, v, w);
     if (!matrix_tiles(caps, &s, c, limit, l)) return false;
     wf_cl_knob(l, "W16", 1);

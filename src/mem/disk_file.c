@@ -100,7 +100,7 @@ static uint64_t take_sizes(wf_disk_file *f, uint64_t bytes, uint32_t page_tokens
 /* Not every file system has a way past the page cache, and some say so at the first transfer only. */
 static void open_direct(wf_disk_file *f, int flags)
 {
-    static _Alignas(WF_DISK_ALIGN) uint8_t begin[WF_DISK_ALIGN];
+    _Alignas(WF_DISK_ALIGN) uint8_t begin[WF_DISK_ALIGN];
     struct stat own, other;
     f->direct = open(f->path, (flags & O_RDWR) | O_DIRECT | O_CLOEXEC | O_NOFOLLOW);
     if (f->direct < 0) return;

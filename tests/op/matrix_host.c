@@ -35,6 +35,7 @@ static void *packed;
 /* What kernels with two launches take more: scratch memory, then their last arguments, of which the last is the
  * launch's number. Others leave them on the stack. */
 static void *scratch;
+static bool zeros_written; /* of its first bytes, on which others count */
 static uint32_t last[2];
 
 static void call_kernel(void)
@@ -57,10 +58,12 @@ static void launch(const cl_launch *l, uint32_t groups)
     uint32_t before = l->arg[l->n_args - 2].size == 4, *pass = &last[before];
     last[0] = before ? l->arg[l->n_args - 2].u32 : 0;
     scratch = aligned_alloc(128, WF_UP(l->scratch, 128));
+    memset(scratch, 0, WF_CL_ZEROED);
     *pass = 0;
     host_groups(l->group, (uint32_t)l->groups, call_kernel);
     *pass = 1;
     host_groups(l->group, (uint32_t)l->then_groups, call_kernel);
+    for (uint32_t i = 0; i < WF_CL_ZEROED; i++) zeros_written |= ((uint8_t *)scratch)[i] != 0;
     free(scratch);
     scratch = NULL;
 }
@@ -96,9 +99,9 @@ static bool run_case(wf_dev *ref, const wf_case *c, uint8_t layout, const cl_lau
     wf_check_result r = judged(problem, WF_GEMM_Y, result);
     char text[160];
     wf_case_text(c, text, sizeof text);
-    bool ok = r.ok && !host.mistakes && !host.conflicts && host.products;
-    printf("%-4s %s: %.2g of its tolerance, %u products, %u mistakes, %u bank conflicts %s\n", ok ? "ok" : "FAIL", text,
-           r.error, host.products, host.mistakes, host.conflicts, r.message);
+    bool ok = r.ok && !host.mistakes && !host.conflicts && host.products && !zeros_written;
+    printf("%-4s %s: %.2g of its tolerance, %u products, %u mistakes, %u bank conflicts%s %s\n", ok ? "ok" : "FAIL", text,
+           r.error, host.products, host.mistakes, host.conflicts, zeros_written ? ", zeros overwritten" : "", r.message);
     free(result);
     if (layout) free(packed);
     wf_check_free(problem);
@@ -130,7 +133,7 @@ static const struct program *program_named(const char *name)
 static bool configure(const unit *u, const char *variant, size_t f, uint32_t turn, cl_launch *l)
 {
     cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true, .copies = u->copies,
-                    .panels = 64 << 20, .units = 4, .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
+                    .panels = 64 << 20, .expanded = 64 << 20, .units = 4, .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
     const cl_variant *v = variant_named(WF_OP_GEMM, variant);
     const uint8_t format = format_ids[f];
     wf_case c = case_of(format, turn);

@@ -41,6 +41,50 @@ static void flat_tiles_suit_gpus(void **state)
     assert_non_null(strstr(picked_of_rows(true, 8), "gemv"));
 }
 
+static cl_dev *with_matrix_units(uint32_t local_kib, uint32_t max_group)
+{
+    cl_dev *d = (cl_dev *)device(false, WF_TIER_NEUTRAL);
+    d->ref.caps = (cl_caps){.gpu = true, .copies = local_kib == 48, .lanes = 32, .max_group = max_group, .units = 132,
+                            .local_bytes = local_kib << 10, .panels = 512 << 20, .expanded = 512 << 20,
+                            .registers = true, .tier = WF_TIER_NEUTRAL};
+    return d;
+}
+
+static const char *picked_in_format(cl_dev *d, enum wf_dtype w, uint32_t m, uint32_t n, uint32_t k)
+{
+    wf_call c = product(m, n, k);
+    c.in[WF_GEMM_W].layout = WF_CL_ROWS;
+    c.in[WF_GEMM_W].dtype = (uint8_t)w;
+    return wf_cl_variant_at(WF_OP_GEMM, best_of(d, &c))->name;
+}
+
+/* Those that an H200 ran the fastest of the kernels for any vendor's matrix units. A device that has too little for one
+ * takes another, but none of the reference's loops. */
+static void any_matrix_units(void **state)
+{
+    static const struct {
+        uint32_t m, n, k;
+        const char *f16, *q4_k;
+    } fastest[] = {{8, 4096, 4096, "matrix8", "matrix8"},
+                   {64, 4096, 4096, "matrix64_narrow", "matrix64_shares"},
+                   {64, 28672, 4096, "matrix64", "matrix64_shares"},
+                   {64, 4096, 14336, "matrix64_shares", "matrix64_shares"},
+                   {256, 4096, 4096, "matrix64", "matrix64"},
+                   {512, 1024, 4096, "matrix64", "matrix64"},
+                   {512, 4096, 4096, "matrix64_wide", "matrix128_expand"},
+                   {2048, 28672, 4096, "matrix128", "matrix128_expand"}};
+    static const uint32_t local_kib[] = {48, 64, 32}, groups[] = {1024, 256, 256};
+    for (size_t i = 0; i < WF_LEN(fastest); i++) {
+        const uint32_t m = fastest[i].m, n = fastest[i].n, k = fastest[i].k;
+        assert_string_equal(picked_in_format(with_matrix_units(48, 1024), WF_F16, m, n, k), fastest[i].f16);
+        assert_string_equal(picked_in_format(with_matrix_units(48, 1024), WF_Q4_K, m, n, k), fastest[i].q4_k);
+        for (size_t j = 0; j < WF_LEN(groups); j++)
+            for (int w = 0; w < 2; w++)
+                assert_null(strstr(picked_in_format(with_matrix_units(local_kib[j], groups[j]), w ? WF_Q4_K : WF_F16, m,
+                                                    n, k), "naive"));
+    }
+}
+
 /* So that a start need not ask for all numbers of rows (src/exec/bind.c). */
 static void choices_change_where_tiles_begin(void **state)
 {
@@ -174,6 +218,6 @@ static void models_are_whole(void **state)
     assert_true(d->costs.model.wgmma.unit == 3);
 }
 
-SUITE(cl_pick, NULL, NULL, CASE(tiles_follow_the_device), CASE(flat_tiles_suit_gpus),
+SUITE(cl_pick, NULL, NULL, CASE(tiles_follow_the_device), CASE(flat_tiles_suit_gpus), CASE(any_matrix_units),
       CASE(choices_change_where_tiles_begin), CASE(products_follow_the_model), CASE(cuts_have_names),
       CASE(last_round_is_short), CASE(selftest_meets_wgmma), CASE(models_are_whole))
