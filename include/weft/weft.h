@@ -522,7 +522,8 @@ WEFT_API void weft_engine_close(struct weft_engine *e);
  * device in each process, where tensor_parallel times pipeline_parallel are as many; device is then one name for all,
  * or a list. Each other process calls this, which computes its part, and returns when the first one calls it, or exits.
  * Where mpirun has not started the process it does nothing. WEFT_ERR_UNSUPPORTED: Open MPI is missing; WEFT_ERR_DEVICE:
- * another process has failed. Not with other threads in weft. */
+ * another process has failed. Not with other threads in weft. One such engine at a time: weft_engine_open gives
+ * WEFT_ERR_UNSUPPORTED for another one. */
 WEFT_API enum weft_status weft_follow(void);
 WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_engine *e);
 /* Most tokens of one sequence, prompt included. */

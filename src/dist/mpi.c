@@ -4,9 +4,12 @@
 #include "dist/mpi.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +17,7 @@
 
 enum { TAG_BEAT = 1, TAG_FAILURE, TAG_ORDER, TAG_GOODBYE, TAG_IDS = 16 /* and from there on two an id */ };
 enum { TAG_EXCHANGE, TAG_MESSAGE };
-enum { BEAT_MS = 200, LAST_WORDS_MS = 500, END_MS = 5000, TEXT = 256 };
+enum { BEAT_MS = 200, LEAST_BEATS = 5, LAST_WORDS_MS = 500, END_MS = 5000, MEET_MS = 60000, TEXT = 256 };
 
 /* ---- the library ----------------------------------------------------------------------------------------------- */
 
@@ -79,6 +82,7 @@ static struct {
     uint32_t me, ranks, silent_ms;
     char host[64], message[TEXT];
     parcel *parcels;
+    parcel *given_up; /* what was not waited for any longer: MPI may still write to it */
     mpi_request beat, failure; /* the next one that comes, from whomever */
     char heard[TEXT];          /* what it will say */
     uint64_t heard_ns[WF_COMM_RANKS];
@@ -240,18 +244,65 @@ static void *pulse_thread(void *unused)
     return NULL;
 }
 
-/* ---- beginning ------------------------------------------------------------------------------------------ */
+/* ---- beginning ------------------------------------------------------------------------------------------------- */
 
-static weft_status meet_processes(void)
+/* MPI_Init_thread waits until all processes have come, without an end: a thread of its own does. */
+static atomic_int init_result; /* UNDER_WAY: it waits */
+enum { UNDER_WAY, HAS_MET, HAS_FAILED };
+
+static void *init_thread(void *unused)
 {
-    int level = 0, ranks = 0, me = 0;
+    int level = 0;
+    bool met = !mpi.init(NULL, NULL, THREAD_SERIALIZED, &level) && level >= THREAD_SERIALIZED;
+    atomic_store(&init_result, met ? HAS_MET : HAS_FAILED);
+    return unused;
+}
+
+/* Of what a rank of a job runs one after the other, one program can begin MPI: it ends a second one. The mark of the
+ * first lies in the job's own folder, which mpirun removes. */
+static weft_status check_first(void)
+{
+    const char *folder = getenv("PMIX_SERVER_TMPDIR");
+    char path[PATH_MAX];
+    if (!folder) return WEFT_OK;
+    snprintf(path, sizeof path, "%s/weft-%u", folder, wf_process(NULL));
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0) return close(fd), WEFT_OK;
+    return errno != EEXIST ? WEFT_OK
+        : wf_fail(WEFT_ERR_UNSUPPORTED, "this mpirun has already run one weft of several processes: start each by an "
+                  "mpirun of its own; for independent runs: env -u OMPI_COMM_WORLD_SIZE");
+}
+
+/* Process 0 may have to load a model before it comes, and the others wait for it as long as they are let. */
+static weft_status await_init(uint32_t n, uint32_t limit_ms)
+{
+    const uint64_t began = wf_now_ns();
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, init_thread, NULL))
+        return wf_fail(WEFT_ERR_NOMEM, "cannot start a thread that meets the other processes");
+    pthread_detach(thread);
+    while (atomic_load(&init_result) == UNDER_WAY) {
+        WF_TRY(wf_stop_now());
+        if (!wf_process(NULL) && wf_now_ns() - began > limit_ms * 1000000ull)
+            return wf_fail(WEFT_ERR_DEVICE, "only some of %u processes came within %u s: is weft installed on each "
+                           "host, and Open MPI?", n, limit_ms / 1000);
+        wf_sleep_ns(1000000);
+    }
+    return WEFT_OK;
+}
+
+static weft_status meet_processes(uint32_t limit_ms)
+{
+    int ranks = 0, me = 0;
     uint32_t n, which = wf_process(&n);
     if (n < 2) return wf_fail(WEFT_ERR_ARG, "several processes compute a model only where mpirun starts them");
     if (n > WF_COMM_RANKS) return wf_fail(WEFT_ERR_ARG, "mpirun started %u processes: at most %d", n, WF_COMM_RANKS);
     WF_TRY(open_library());
-    bool met = !mpi.init(NULL, NULL, THREAD_SERIALIZED, &level) && level >= THREAD_SERIALIZED &&
-        !mpi.set_errhandler(mpi.world, mpi.errors_return) && !mpi.size(mpi.world, &ranks) &&
-        !mpi.rank(mpi.world, &me);
+    weft_status s = check_first();
+    if (s == WEFT_OK) s = await_init(n, limit_ms);
+    WF_TRY(s);
+    bool met = atomic_load(&init_result) == HAS_MET && !mpi.set_errhandler(mpi.world, mpi.errors_return) &&
+        !mpi.size(mpi.world, &ranks) && !mpi.rank(mpi.world, &me);
     if (!met || (uint32_t)ranks != n || (uint32_t)me != which)
         return wf_fail(WEFT_ERR_DEVICE, "MPI does not bring the %u processes together", n);
     job.me = which, job.ranks = n;
@@ -277,11 +328,19 @@ static weft_status start_pulse(void)
 
 weft_status wf_mpi_start(uint32_t silent_ms)
 {
+    static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER; /* until it has met them nobody calls MPI */
+    silent_ms = WF_MAX(silent_ms, (uint32_t)LEAST_BEATS * BEAT_MS);
+    pthread_mutex_lock(&beginning);
     pthread_mutex_lock(&job.lock);
-    weft_status s = job.started || job.ending ? job_state() : meet_processes();
-    job.silent_ms = silent_ms;
-    if (s == WEFT_OK && !job.started) s = start_pulse();
+    bool begins = !job.started && !job.ending && !job.broken;
     pthread_mutex_unlock(&job.lock);
+    weft_status s = begins ? meet_processes(WF_MIN(6 * silent_ms, (uint32_t)MEET_MS)) : WEFT_OK;
+    pthread_mutex_lock(&job.lock);
+    job.silent_ms = silent_ms;
+    if (s != WEFT_OK) break_job(wf_error(), false); /* nobody begins again */
+    if (s == WEFT_OK) s = begins ? start_pulse() : job_state();
+    pthread_mutex_unlock(&job.lock);
+    pthread_mutex_unlock(&beginning);
     return s;
 }
 
@@ -511,16 +570,31 @@ static weft_status mpi_receive(wf_comm *c, uint32_t from, uint32_t tag, void *da
     return bytes ? receive_part(m->first + from, m->tag + TAG_MESSAGE, data, bytes, m->timeout_ms) : WEFT_OK;
 }
 
+/* As long as it takes. Memory that MPI may still write to when the wait is given up is not freed. */
+static weft_status receive_parcel(uint32_t from, int channel, uint64_t bytes, parcel **out)
+{
+    parcel *p = wf_calloc(1, sizeof *p + bytes);
+    *out = NULL;
+    if (!p) return WEFT_ERR_NOMEM;
+    weft_status s = receive_part(from, channel, p->data, bytes, 0);
+    if (s == WEFT_OK) return *out = p, s;
+    pthread_mutex_lock(&job.lock);
+    p->next = job.given_up, job.given_up = p;
+    pthread_mutex_unlock(&job.lock);
+    return s;
+}
+
 static weft_status await_message(uint32_t from, int channel, void **data, uint64_t *bytes)
 {
-    envelope head;
+    parcel *head, *body = NULL;
     *data = NULL;
-    WF_TRY(receive_part(from, channel, &head, sizeof head, 0));
-    *bytes = head.bytes;
-    if (!(*data = wf_calloc(WF_MAX(head.bytes, 1u), 1))) return WEFT_ERR_NOMEM;
-    weft_status s = head.bytes ? receive_part(from, channel, *data, head.bytes, 0) : WEFT_OK;
-    if (s != WEFT_OK) free(*data), *data = NULL;
-    return s;
+    WF_TRY(receive_parcel(from, channel, sizeof(envelope), &head));
+    *bytes = ((envelope *)head->data)->bytes;
+    free(head);
+    WF_TRY(*bytes ? receive_parcel(from, channel, *bytes, &body) : WEFT_OK);
+    if ((*data = wf_calloc(WF_MAX(*bytes, 1u), 1)) && body) memcpy(*data, body->data, *bytes);
+    free(body);
+    return *data ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
 static int tag_of(uint32_t id)

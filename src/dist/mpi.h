@@ -10,7 +10,8 @@
 #include "dist/comm.h"
 
 /* Meets the other processes, once; later calls do nothing. They end what silent_ms without a sign of life is.
- * WEFT_ERR_UNSUPPORTED says what is missing. */
+ * WEFT_ERR_UNSUPPORTED says what is missing. The wait ends as wf_stop_now says, and in process 0 after 6 * silent_ms,
+ * but 60 s at most (WEFT_ERR_DEVICE); no later call meets them then. silent_ms is 1 s at least. */
 weft_status wf_mpi_start(uint32_t silent_ms);
 /* Processes from `first` on. id: both sides of a message know each other by it; below WF_MPI_IDS. */
 enum { WF_MPI_IDS = 1 << 20 };

@@ -259,6 +259,7 @@ weft_status wf_away_step(struct weft_engine *e, const wf_batch *b);
 void wf_away_close(struct weft_engine *e);
 
 /* kv_tiers.c: */
+weft_status wf_model_identify(const struct weft_model *m, wf_key *out); /* by what it computes: reads all weights */
 weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engine_params *p); /* sets kv_base */
 weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine_params *p); /* after identify_kv */
 weft_status wf_engine_use_tiers(struct weft_engine *e); /* by a new scheduler and exec; without tiers nothing */

@@ -23,7 +23,6 @@ typedef struct opening {
     enum order order;
     uint32_t number;
     char build[2 * 32 + 1];
-    uint64_t model_bytes;
     struct weft_model_params model;
     struct weft_engine_params engine;
     struct weft_debug debug;
@@ -38,6 +37,7 @@ static const size_t texts[] = {
 typedef struct cut { /* LAY_OUT */
     enum order order;
     uint32_t step_tokens, tile;
+    wf_key model; /* which the other has identified meanwhile */
 } cut;
 
 typedef struct loading { /* LOAD */
@@ -85,8 +85,7 @@ static void end_followers(void)
 
 static void describe_opening(const struct weft_engine *e, const struct weft_engine_params *p, opening *o)
 {
-    *o = (opening){.order = OPEN, .number = e->ranks.number, .model_bytes = e->model->info.file_bytes,
-                   .model = e->model->opened, .engine = *p};
+    *o = (opening){.order = OPEN, .number = e->ranks.number, .model = e->model->opened, .engine = *p};
     wf_copy(o->build, sizeof o->build, wf_build_id());
     if (p->debug) o->debug = *p->debug;
     o->engine.plan = o->engine.dump_plan = o->engine.calibration = o->engine.timeline = o->engine.kv_disk = NULL;
@@ -107,6 +106,8 @@ static weft_status order_opening(const wf_ranks *all, opening *o)
     return s;
 }
 
+static atomic_bool is_open; /* an engine with such ranks */
+
 weft_status wf_away_open(struct weft_engine *e, const struct weft_engine_params *p)
 {
     static uint32_t number;
@@ -115,7 +116,10 @@ weft_status wf_away_open(struct weft_engine *e, const struct weft_engine_params 
     if (wf_process(NULL))
         return wf_fail(WEFT_ERR_ARG, "of the processes that mpirun started only the first one opens engines of several "
                                      "devices: the others call weft_follow");
-    WF_TRY(wf_mpi_start(silence_of(p)));
+    if (atomic_exchange(&is_open, true))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "another engine has devices in several processes: close it first");
+    weft_status s = wf_mpi_start(silence_of(p));
+    if (s != WEFT_OK) return atomic_store(&is_open, false), s;
     if (!ends) ends = !atexit(end_followers);
     e->ranks.n = wf_n_ranks(p); /* who are told that it is closed */
     e->ranks.number = ++number;
@@ -139,7 +143,8 @@ static weft_status await_answer(const wf_ranks *all, uint32_t rank, answer *a)
 weft_status wf_away_lay_out(struct weft_engine *e, wf_limits *least)
 {
     answer a;
-    const cut c = {LAY_OUT, e->layout.limits.step_tokens, WF_MAX(e->layout.tile, 1u)};
+    cut c = {LAY_OUT, e->layout.limits.step_tokens, WF_MAX(e->layout.tile, 1u)};
+    WF_TRY(wf_model_identify(e->model, &c.model));
     WF_TRY(order_all(&e->ranks, &c, sizeof c));
     for (uint32_t i = 1; i < e->ranks.n; i++) {
         WF_TRY(await_answer(&e->ranks, i, &a));
@@ -177,6 +182,7 @@ void wf_away_close(struct weft_engine *e)
 {
     const enum order order = CLOSE;
     order_all(&e->ranks, &order, sizeof order); /* of a group that is broken each ends by itself */
+    atomic_store(&is_open, false);
 }
 
 /* ---- those who follow ------------------------------------------------------------------------------------------ */
@@ -185,6 +191,7 @@ typedef struct follower {
     uint32_t me;
     opening *o; /* and its texts */
     struct weft_model *model;
+    wf_key model_is;
     struct weft_engine *e;
     wf_rank_step step;
     weft_status status; /* of opening */
@@ -213,10 +220,7 @@ static weft_status open_rank(follower *f)
     wf_open_params how;
     WF_TRY(wf_mpi_start(silence_of(p)));
     WF_TRY(weft_model_open(&o->model, &f->model));
-    if (f->model->info.file_bytes != o->model_bytes)
-        return wf_fail(WEFT_ERR_FORMAT, "%s has %llu bytes here and %llu in process 0: all must have the same file",
-                       f->model->info.path, (unsigned long long)f->model->info.file_bytes,
-                       (unsigned long long)o->model_bytes);
+    WF_TRY(wf_model_identify(f->model, &f->model_is));
     WF_TRY(wf_layout_check(f->model, p));
     WF_TRY(wf_engine_device_params(p, &how));
     f->e->model = f->model;
@@ -256,12 +260,20 @@ static weft_status follow_open(follower *f, void *data, uint64_t bytes)
     return WEFT_OK;
 }
 
+static weft_status lay_out_rank(follower *f, wf_rank *r, const cut *c)
+{
+    if (memcmp(&c->model, &f->model_is, sizeof c->model))
+        return wf_fail(WEFT_ERR_FORMAT, "%s is another model than in process 0: all must have the same file",
+                       f->model->info.path);
+    return wf_rank_lay_out(r, &f->o->engine, c->step_tokens, c->tile);
+}
+
 /* Weights are read while the others do the same. */
 static weft_status follow_lay_out(follower *f, const cut *c)
 {
     answer a = {0};
     wf_rank *r = f->status ? NULL : &f->e->ranks.list[f->me];
-    if (r) note_status(f, wf_rank_lay_out(r, &f->o->engine, c->step_tokens, c->tile));
+    if (r) note_status(f, lay_out_rank(f, r, c));
     if (r) a.limits = r->layout.limits;
     return give_answer(f, &a);
 }
@@ -331,6 +343,7 @@ weft_status weft_follow(void)
     if (n == 1) return WEFT_OK;
     if (!f.me) return end_followers(), WEFT_OK;
     weft_status s = wf_mpi_start(SILENT_MS);
+    wf_stopper before = wf_stop_by(NULL, NULL); /* from now on process 0 says when it ends */
     for (bool end = false; s == WEFT_OK && !end;) {
         void *data;
         uint64_t bytes;
@@ -343,5 +356,6 @@ weft_status weft_follow(void)
     if (s == WEFT_OK) wf_mpi_end();
     else s = end_broken(s);
     follow_close(&f);
+    wf_stop_by(before.fn, before.user);
     return s;
 }

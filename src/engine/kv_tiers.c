@@ -111,7 +111,7 @@ static bool cut_tensors(const wf_gguf *f, pieces *all)
     return true;
 }
 
-/* A model that has been trained on has the same shapes, and other K and V. */
+/* A model that has been trained on has the same shapes, and other weights. */
 static weft_status add_weights(wf_blake2b *b, const wf_gguf *f)
 {
     pieces all = {0};
@@ -131,6 +131,17 @@ static weft_status add_weights(wf_blake2b *b, const wf_gguf *f)
     return ok ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
+weft_status wf_model_identify(const struct weft_model *m, wf_key *out)
+{
+    static const char name[] = "weft model identity";
+    wf_blake2b b;
+    wf_blake2b_begin(&b, sizeof *out, name, sizeof name);
+    wf_blake2b_field(&b, &m->hp, sizeof m->hp);
+    WF_TRY(add_weights(&b, m->file));
+    wf_blake2b_end(&b, out);
+    return WEFT_OK;
+}
+
 weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engine_params *p)
 {
     static const char name[] = "weft KV identity";
@@ -139,7 +150,10 @@ weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engin
     add_setting(&b, e, p);
     WF_TRY(add_plans(&b, &e->layout.plans));
     WF_TRY(add_windows(&b, p->attention_windows));
-    if (p->kv_disk) WF_TRY(add_weights(&b, e->model->file)); /* each engine has a pool of its own, but files outlive it */
+    wf_key model = {0};
+    if (p->kv_disk) /* each engine has a pool of its own, but files outlive it */
+        WF_TRY(wf_model_identify(e->model, &model));
+    wf_blake2b_field(&b, &model, sizeof model);
     wf_blake2b_end(&b, &e->kv_base);
     return WEFT_OK;
 }

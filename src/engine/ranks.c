@@ -62,7 +62,8 @@ weft_status wf_rank_device(const struct weft_engine_params *p, uint32_t rank, ch
     if (n != want)
         return wf_fail(WEFT_ERR_ARG,
                        "%u devices compute the model (tensor_parallel %u, pipeline_parallel %u), and device names "
-                       "%.*u%s: name each, with commas between, as \"opencl:0.0,opencl:0.1\"",
+                       "%.*u%s: name each, with commas between, as \"opencl:0.0,opencl:0.1\", or start as many "
+                       "processes by mpirun",
                        want, shard.ranks, shard.stages, n > 0, n, n ? "" : "none");
     for (uint32_t i = shard.stage * shard.ranks + shard.rank; i; i--) at = strchr(at, ',') + 1;
     wf_copy(name, WF_MIN((size_t)WF_RANK_NAME, strcspn(at, ",") + 1), at);

@@ -243,12 +243,37 @@ static void nobody_waits_for_ever(void **state)
     }
 }
 
+/* ---- engines --------------------------------------------------------------------------------------------------- */
+
+static void one_engine_at_a_time(void **state)
+{
+    uint32_t n, me = wf_process(&n);
+    struct weft_model *m;
+    struct weft_engine *e, *other = NULL;
+    if (n != 2) skip();
+    if (me) {
+        assert_ok(weft_follow());
+        return;
+    }
+    const struct weft_engine_params p = {.device = "cpu", .tensor_parallel = 2, .context = 64, .threads = 1};
+    assert_ok(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(weft_engine_open(m, &p, &e));
+        assert_error(weft_engine_open(m, &p, &other), WEFT_ERR_UNSUPPORTED, "close it first");
+        assert_null(other);
+        weft_engine_close(e);
+    }
+    weft_model_close(m);
+    assert_ok(weft_follow());
+}
+
 /* One case alone where a word names it: a group of processes breaks for good. */
 SUITE_MAIN(comm)
 {
     const struct CMUnitTest tests[] = {CASE(sums_are_in_order), CASE(parts_lie_side_by_side),
                                        CASE(messages_keep_their_order), CASE(one_fails_for_all),
-                                       CASE(lengths_are_equal), CASE(nobody_waits_for_ever)};
+                                       CASE(lengths_are_equal), CASE(nobody_waits_for_ever),
+                                       CASE(one_engine_at_a_time)};
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     int failed = cmocka_run_group_tests_name("comm", tests, NULL, NULL);
     wf_mpi_end();
