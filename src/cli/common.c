@@ -195,10 +195,6 @@ weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct w
     wf_loading l;
     wf_words adapters = {0};
     p.debug = &o->debug;
-    uint32_t processes;
-    wf_process(&processes);
-    if (processes > 1 && p.tensor_parallel <= 1 && p.pipeline_parallel <= 1)
-        return wf_fail(WEFT_ERR_ARG, "mpirun started %u processes: --tp times --pp must be as many", processes);
     weft_status s = take_adapters(o, &adapters, &p);
     wf_loading_begin(o, &l, &p.stop);
     struct weft_model *draft = NULL;

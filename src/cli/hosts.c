@@ -15,17 +15,17 @@
 #include <unistd.h>
 
 #define TOLD "WEFT_HOSTS_TOLD" /* the file in which process 0 says which one it is, and at its end with which code */
-enum { WAIT_MS = 50, STRAGGLERS_MS = 2000, NO_MPIRUN = 127 };
+enum { WAIT_MS = 50, STRAGGLERS_MS = 2000, LAST_MS = 5000, NO_MPIRUN = 127 };
 
 /* ---- in process 0 ---------------------------------------------------------------------------------------------- */
 
 static void tell_number(int n)
 {
     const char *path = getenv(TOLD);
-    FILE *f = path && !wf_process(NULL) ? fopen(path, "a") : NULL;
-    if (!f) return;
-    fprintf(f, "%d\n", n);
-    fclose(f);
+    int fd = path && !wf_process(NULL) ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW) : -1;
+    if (fd < 0) return;
+    dprintf(fd, "%d\n", n);
+    close(fd);
 }
 
 void wf_hosts_begin(void) { tell_number(getpid()); }
@@ -56,20 +56,38 @@ static char *hosts_of(const char *list, uint32_t n)
     return f && !fclose(f) ? text : NULL;
 }
 
-/* Does not return. */
-static void become_mpirun(const char *hosts, uint32_t n, int argc, char **argv)
+/* What other hosts do not find in settings of this one, as words. Returns how many. */
+static size_t add_layout(const wf_opts *o, const char **words)
+{
+    static char counts[2][16];
+    const char *const names[] = {"tp", "pp"}, *const options[] = {"--tp", "--pp"};
+    const uint32_t values[] = {o->engine.tensor_parallel, o->engine.pipeline_parallel};
+    size_t n = 0;
+    for (size_t i = 0; i < WF_LEN(names); i++) {
+        if (wf_opts_typed(o, names[i]) || !wf_opts_has(o, names[i])) continue;
+        snprintf(counts[i], sizeof counts[i], "%u", values[i]);
+        words[n++] = options[i], words[n++] = counts[i];
+    }
+    return n;
+}
+
+/* Does not return. told: the path of the file for TOLD. */
+static void become_mpirun(const char *told, const char *hosts, const wf_opts *o, uint32_t n, int argc, char **argv)
 {
     char program[PATH_MAX], count[16];
     ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
     const char *const first[] = {"mpirun", "--allow-run-as-root", "--enable-recovery", "--oversubscribe", "--bind-to",
                                  "none", "--host", hosts, "-n", count, program, "serve"};
-    const char **words = wf_calloc(WF_LEN(first) + (size_t)argc + 1, sizeof *words);
+    const char **words = wf_calloc(WF_LEN(first) + 4 + (size_t)argc + 1, sizeof *words);
+    size_t n_words = WF_LEN(first);
     if (len < 0 || !words) _exit(WF_EXIT_RUNTIME);
     program[len] = 0;
     snprintf(count, sizeof count, "%u", n);
     memcpy(words, first, sizeof first);
-    for (int i = 0; i < argc; i++) words[WF_LEN(first) + (size_t)i] = argv[i];
+    n_words += add_layout(o, words + n_words);
+    for (int i = 0; i < argc; i++) words[n_words++] = argv[i];
     unsetenv("WEFT_HOSTS");
+    if (setenv(TOLD, told, 1)) _exit(WF_EXIT_RUNTIME);
     setpgid(0, 0); /* Ctrl-C is for this program's parent alone, */
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* and so is its end */
     execvp("mpirun", (char **)(uintptr_t)words);
@@ -92,29 +110,38 @@ static void read_told(int fd, int *pid, int *code)
     if (pread(fd, text, sizeof text - 1, 0) < 0 || sscanf(text, "%d\n%d\n", pid, code) < 1) *pid = *code = -1;
 }
 
-/* mpirun itself would end all at once. */
-static void end_server(pid_t mpirun, int server)
+/* It ends all at once. *since_ns: when it was told to, 0 before the first call; later ones insist after a while. */
+static void end_mpirun(pid_t mpirun, uint64_t *since_ns)
 {
-    if (server > 0) kill(server, SIGTERM);
-    else kill(mpirun, SIGTERM);
+    if (!*since_ns) *since_ns = wf_now_ns(), kill(mpirun, SIGTERM);
+    else if (wf_now_ns() > *since_ns + LAST_MS * 1000000ull) kill(mpirun, SIGKILL);
 }
 
 /* Until mpirun has ended; those that process 0 leaves behind get a moment. */
 static int watch_mpirun(pid_t mpirun, int file)
 {
     int handed_on = 0, status = 0, server = -1, code = -1;
-    uint64_t ended_ns = 0;
+    uint64_t ended_ns = 0, ending_ns = 0;
     while (waitpid(mpirun, &status, WNOHANG) == 0) {
         read_told(file, &server, &code);
         if (code >= 0 && !ended_ns) ended_ns = wf_now_ns();
-        if (ended_ns && wf_now_ns() > ended_ns + STRAGGLERS_MS * 1000000ull) kill(mpirun, SIGTERM);
-        if (atomic_load(&n_ends) > handed_on && code < 0) handed_on++, end_server(mpirun, server);
+        if (atomic_load(&n_ends) > handed_on) {
+            handed_on = atomic_load(&n_ends);
+            if (server > 0 && code < 0) kill(server, SIGTERM);
+        }
+        bool at_once = handed_on > 1 || (handed_on && server <= 0); /* the first signal lets requests end */
+        bool stays = ended_ns && wf_now_ns() > ended_ns + STRAGGLERS_MS * 1000000ull;
+        if (at_once || stays) end_mpirun(mpirun, &ending_ns);
         wf_sleep_ns(WAIT_MS * 1000000ull);
     }
     read_told(file, &server, &code);
     if (WIFEXITED(status) && WEXITSTATUS(status) == NO_MPIRUN) return WF_EXIT_RUNTIME;
     if (code >= 0) return code;
     if (handed_on) return 0; /* before it served */
+    if (server < 0) {
+        fprintf(stderr, "weft: error: mpirun did not start the server: see what it wrote above\n");
+        return WF_EXIT_RUNTIME;
+    }
     fprintf(stderr, "weft: error: the server's process ended without a word\n");
     return WF_EXIT_LOST;
 }
@@ -126,13 +153,13 @@ static int start_mpirun(const wf_opts *o, uint32_t n, int argc, char **argv)
     snprintf(path, sizeof path, "%s/weft-hosts-XXXXXX", folder && *folder ? folder : "/tmp");
     int told = mkostemp(path, O_CLOEXEC);
     char *hosts = hosts_of(o->hosts, n);
-    if (told < 0 || !hosts || setenv(TOLD, path, 1))
+    if (told < 0 || !hosts)
         return wf_say_error(wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno)));
     struct sigaction sa = {.sa_handler = note_end};
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGINT, &sa, NULL);
     pid_t mpirun = fork();
-    if (!mpirun) become_mpirun(hosts, n, argc, argv);
+    if (!mpirun) become_mpirun(path, hosts, o, n, argc, argv);
     int rc = mpirun > 0 ? watch_mpirun(mpirun, told)
         : wf_say_error(wf_fail(WEFT_ERR_NOMEM, "cannot start a process: %s", strerror(errno)));
     unlink(path);

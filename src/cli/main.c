@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -112,6 +113,55 @@ static void log_line(void *user, enum weft_log_level level, const char *line)
     fprintf(stderr, "weft: %s%s\n", titles[level], text);
 }
 
+/* ---- processes of mpirun --------------------------------------------------------------------------------------- */
+
+static bool works_together; /* this process, with the others that mpirun started */
+
+/* Several devices are one in each process; who wants one runs as if mpirun were not there. */
+static bool wants_others(const wf_opts *o)
+{
+    uint32_t n;
+    wf_process(&n);
+    works_together = n > 1 && (o->engine.tensor_parallel > 1 || o->engine.pipeline_parallel > 1);
+    if (n > 1 && !works_together) unsetenv("OMPI_COMM_WORLD_SIZE");
+    return works_together;
+}
+
+static volatile sig_atomic_t told_to_end;
+
+static void note_end(int sig)
+{
+    told_to_end = sig;
+}
+
+static bool is_told_to_end(void *unused)
+{
+    (void)unused;
+    return told_to_end;
+}
+
+/* One that is not the first: whatever the command, it computes its part of the engines. */
+static int follow_first(void)
+{
+    struct sigaction sa = {.sa_handler = note_end, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &sa, NULL); /* until it has met the first one, which ends it, */
+    sigaction(SIGTERM, &sa, NULL); /* perhaps after its last requests */
+    weft_log_to(log_line, NULL, WEFT_LOG_WARN);
+    wf_stop_by(is_told_to_end, NULL);
+    weft_status s = weft_follow();
+    return s == WEFT_ERR_CANCELLED ? 128 + told_to_end : s ? wf_say_error(s) : 0;
+}
+
+/* WEFT_HOSTS, which is for `weft serve`. */
+static int run_on_hosts(const wf_command *c, const wf_opts *o, int argc, char **argv)
+{
+    if (c == &wf_cmd_serve) return wf_hosts_serve(o, argc, argv);
+    return wf_usage(c, "WEFT_HOSTS is for `weft serve`: unset it, or run mpirun --bind-to none --host %s weft %s ...",
+                    o->hosts, c->name);
+}
+
+/* ---- commands -------------------------------------------------------------------------------------------------- */
+
 static int run_command(const wf_command *c, int argc, char **argv)
 {
     wf_opts o = {0};
@@ -123,18 +173,19 @@ static int run_command(const wf_command *c, int argc, char **argv)
     if (!rc && needs_settings) rc = wf_settings_apply(c, &o);
     if (!rc && needs_settings) rc = wf_rules_check(c, &o);
     if (!rc && needs_settings) rc = wf_opts_environment(c, &o);
+    bool follows = !rc && !o.help && wants_others(&o) && wf_process(NULL);
+    if (follows) rc = follow_first();
     char path[PATH_MAX];
-    bool asked = o.model && !strncmp(o.model, "-hf:", 4) && !o.help; /* foreign.def */
+    bool asked = !follows && o.model && !strncmp(o.model, "-hf:", 4) && !o.help; /* foreign.def */
     if (!rc && asked) rc = wf_pull_model(&o, o.model + 4, path);
     o.model = asked ? path : wf_models_find(o.model, path);
     if (!rc && o.help) {
         wf_opts_help(c);
-    } else if (!rc) {
+    } else if (!rc && !follows) {
         bool verbose = o.verbose && !o.quiet;
         weft_log_to(log_line, NULL, verbose ? WEFT_LOG_DEBUG : o.quiet ? WEFT_LOG_ERROR : WEFT_LOG_WARN);
-        uint32_t processes;
-        wf_process(&processes);
-        rc = c == &wf_cmd_serve && o.hosts && processes == 1 ? wf_hosts_serve(&o, argc, argv) : c->run(&o);
+        bool by_hosts = o.hosts && !works_together && wf_opts_find(c, "tp");
+        rc = by_hosts ? run_on_hosts(c, &o, argc, argv) : c->run(&o);
     }
     wf_opts_free(&o);
     wf_settings_free();
@@ -209,25 +260,14 @@ static void fill_standard_files(void)
             _exit(WF_EXIT_RUNTIME);
 }
 
-/* One of mpirun's processes that is not the first: whatever the command, it computes its part of the engines. */
-static int follow_first(void)
-{
-    signal(SIGINT, SIG_IGN); /* the first one ends them, */
-    signal(SIGTERM, SIG_IGN); /* perhaps after its last requests */
-    weft_log_to(log_line, NULL, WEFT_LOG_WARN);
-    weft_status s = weft_follow();
-    return s ? wf_say_error(s) : 0;
-}
-
 int main(int argc, char **argv)
 {
     fill_standard_files();
     signal(SIGPIPE, SIG_IGN); /* writes to a closed pipe return an error instead, */
     signal(SIGXFSZ, SIG_IGN); /* and those beyond the largest size that a file may have */
     wf_hosts_begin();
-    if (wf_process(NULL)) return follow_first();
     int rc = wf_end_output(dispatch_words(argc, argv));
     wf_hosts_end(rc);
-    weft_follow();
+    if (works_together) weft_follow();
     return rc;
 }

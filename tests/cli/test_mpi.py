@@ -1,5 +1,6 @@
 """Devices in several processes, which mpirun starts: what ranks exchange, and that commands give what they give in one process."""
 import os
+import pathlib
 import re
 import sys
 import tempfile
@@ -19,8 +20,8 @@ class Mpi(cli.TestCase):
     def test_comm(self):
         """Each process passes the cases of tests/unit/comm.c, also those after which the group is broken."""
         for n in 2, 3, 4:
-            for case in ("sums_are_in_order", "parts_lie_side_by_side", "messages_keep_their_order", *BREAKING):
-                if BREAKING.get(case, n) != n:
+            for case in ("sums_are_in_order", "parts_lie_side_by_side", "messages_keep_their_order", "one_engine_at_a_time", *BREAKING):
+                if {**BREAKING, "one_engine_at_a_time": 2}.get(case, n) != n:
                     continue
                 with self.subTest(processes=n, case=case):
                     r = cli.weft("comm", case, program=cli.mpirun(n, UNIT, "--enable-recovery"))
@@ -53,15 +54,46 @@ class Mpi(cli.TestCase):
         self.assertEqual(len(re.findall(r"(?m)^\| (?:request|orca|sarathi|nanoflow) .* 6 \|", r.text)), 4, r.text)
 
     def test_mistakes(self):
-        for code, words, args in ((cli.USAGE, "mpirun started 2 processes: --tp times --pp must be as many", RUN),
-                                  (cli.USAGE, "mpirun started 2 processes", [*RUN, "--tp", 3]),
-                                  (cli.USAGE, "mpirun started 2 processes", [*RUN, "--experts", "cpu"]),
+        for code, words, args in ((cli.USAGE, "mpirun started 2 processes", [*RUN, "--tp", 3]),
                                   (cli.MODEL, "/none-such", [*RUN, "--tp", 2, "-m", "/none-such"]),
                                   (cli.OK, "", ["--version"])):
             with self.subTest(args=args):
                 r = self.together(2, *args)
                 self.assertEqual(r.code, code, r.err)
                 self.assertIn(words, r.err)
+
+    def test_one_device(self):
+        """Each process is on its own, as often as a script wants."""
+        one = cli.weft(*RUN).text
+        r = cli.weft("-c", '"$@"; "$@"', "sh", cli.WEFT, *RUN, program=cli.mpirun(2, "sh"))
+        self.assertEqual((r.code, sorted(r.text)), (0, sorted(4 * one)), r.err)  # they write at the same time
+
+    def test_a_second_command(self):
+        """MPI would end it."""
+        r = cli.weft("-c", '"$@" && "$@"', "sh", cli.WEFT, *RUN, "--tp", 2, program=cli.mpirun(2, "sh"))
+        self.assertEqual((r.code, r.text), (cli.MODEL, cli.weft(*RUN).text), r.err)
+        self.assertIn("start each by an mpirun of its own", r.err)
+
+    def test_another_model(self):
+        """Files of one name and size in two folders, of which one differs in a bit."""
+        model = pathlib.Path(cli.ROOT, "models", "demo.gguf").read_bytes()
+        with tempfile.TemporaryDirectory() as a, tempfile.TemporaryDirectory() as b:
+            for folder, bit in (a, 0), (b, 4):
+                pathlib.Path(folder, "m.gguf").write_bytes(model[:-100] + bytes([model[-100] ^ bit]) + model[-99:])
+            for second, code in (a, cli.OK), (b, cli.MODEL):
+                words = [*RUN, "--tp", 2, "-m", "m.gguf"]
+                r = cli.weft(*words, ":", "-n", 1, "-wdir", second, cli.WEFT, *words, program=cli.mpirun(1, cli.WEFT, "-wdir", a))
+                self.assertEqual(r.code, code, r.err)
+                self.assertEqual("m.gguf is another model than in process 0" in r.err, second == b, r.err)
+
+    def test_a_process_does_not_come(self):
+        """The first one says so after a while; another one ends when it is told to."""
+        r = cli.weft("WEFT_WATCHDOG=1000", *RUN, "--tp", 2, ":", "-n", 1, "sleep", 60, program=cli.mpirun(1))
+        self.assertEqual(r.code, cli.LOST, r.err)
+        self.assertIn("only some of 2 processes came within 6 s: is weft installed on each host", r.err)
+        end = ["sh", "-c", '"$@" & sleep 3; kill $!; wait $!; echo code $?', "sh", cli.WEFT, *RUN, "--tp", 2]
+        r = cli.weft("-n", 1, *end, program=[*cli.mpirun(1, "sleep", "--enable-recovery"), "6", ":"])
+        self.assertEqual(r.text, "code 143\n", r.err)
 
     def test_without_the_library(self):
         """It is named, with what to install."""

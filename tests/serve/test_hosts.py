@@ -2,7 +2,10 @@
 import os
 import pathlib
 import signal
+import subprocess
+import tempfile
 import threading
+import time
 
 import serve
 from serve import Server, cli
@@ -128,6 +131,41 @@ class Hosts(cli.TestCase):
         r = cli.weft("serve", "--tp", 2, env={"WEFT_HOSTS": "a,b"}, program=["env", "PATH=/nowhere", cli.WEFT])
         self.assertEqual(r.code, cli.RUNTIME)
         self.assertIn("install Open MPI", r.err)
+        self.fails(cli.USAGE, "mpirun --bind-to none --host localhost,localhost weft run", "run", HOSTS, "--tp", 2, "-p", "x")
+
+    def by(self, script, folder):
+        """The command with another mpirun, and its folder for temporary files."""
+        path = pathlib.Path(folder, "mpirun")
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(0o755)
+        return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "WEFT_HOSTS": "a,b", "TMPDIR": folder}
+
+    def test_mpirun_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            r = cli.weft("serve", "--tp", 2, env=self.by("exit 1", folder))
+            self.assertEqual(r.code, cli.RUNTIME, r.err)
+            self.assertIn("mpirun did not start the server", r.err)
+            self.assertEqual(os.listdir(folder), ["mpirun"])
+
+    def test_settings(self):
+        """Other hosts may not have them: mpirun's command has what devices share."""
+        with tempfile.TemporaryDirectory() as folder:
+            env = self.by('echo "$@"; exit 1', folder)
+            config = pathlib.Path(folder, "config")
+            config.write_text("tp = 2\n")
+            r = cli.weft("serve", "--pp", 3, "-q", env={**env, "WEFT_CONFIG": str(config)})
+            self.assertRegex(r.text, r"-n 6 \S+ serve --tp 2 --pp 3 -q\n", r.err)
+
+    def test_mpirun_stays(self):
+        """It is killed some seconds after it was told to end."""
+        with tempfile.TemporaryDirectory() as folder:
+            env = self.by('trap "" TERM; touch "$TMPDIR/begun"; while :; do sleep 0.1; done', folder)
+            p = subprocess.Popen([cli.WEFT, "serve", "--tp", "2"], env=env)
+            while not os.path.exists(os.path.join(folder, "begun")):
+                time.sleep(0.01)
+            p.terminate()
+            self.assertEqual(p.wait(20), 0)
+            self.assertEqual(sorted(os.listdir(folder)), ["begun", "mpirun"])
 
 
 if __name__ == "__main__":
