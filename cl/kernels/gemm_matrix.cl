@@ -211,11 +211,14 @@ static INLINE void add_products(frag_c acc[MT][NT], __local ushort *parts, const
 }
 
 #if PARTS > 1
-#if BM * BN * PARTS * 4 > STAGES * STAGE * 2
-#error the sums of the parts do not fit the tiles
+#define SUMS __local
+#elif SHARES
+#define SUMS __global
 #endif
-/* The sums of a wave go to its part's BM x BN; wm, wn: where they begin. */
-static INLINE void store_sums(__local float *mine, frag_c acc[MT][NT], uint wm, uint wn, uint lane)
+#ifdef SUMS
+/* The sums of a wave go to its part's BM x BN in local memory, or its share's in scratch memory; wm, wn: where they
+ * begin. */
+static INLINE void put_sums(SUMS float *to, frag_c acc[MT][NT], uint wm, uint wn, uint lane)
 {
 #pragma unroll
     for (int i = 0; i < MT; i++)
@@ -223,9 +226,14 @@ static INLINE void store_sums(__local float *mine, frag_c acc[MT][NT], uint wm, 
         for (int j = 0; j < NT; j++)
 #pragma unroll
             for (int v = 0; v < N_SUMS; v++)
-                mine[(wm + i * MMA_M + C_ROW(lane, v)) * BN + wn + j * MMA_N + C_COL(lane, v)] = acc[i][j][v];
+                to[(wm + i * MMA_M + C_ROW(lane, v)) * BN + wn + j * MMA_N + C_COL(lane, v)] = acc[i][j][v];
 }
+#endif
 
+#if PARTS > 1
+#if BM * BN * PARTS * 4 > STAGES * STAGE * 2
+#error the sums of the parts do not fit the tiles
+#endif
 static INLINE void finish_parts(const epilogue *e, const __local float *sums, uint m0, uint M, uint n0, uint N,
                                 uint lid)
 {
@@ -248,20 +256,6 @@ static INLINE void finish_all(const epilogue *e, frag_c acc[MT][NT], uint m0, ui
                 uint m = m0 + i * MMA_M + C_ROW(lane, v), col = n0 + j * MMA_N + C_COL(lane, v);
                 if (m < M && col < N) finish(e, m, col, acc[i][j][v]);
             }
-}
-#endif
-
-#if SHARES
-/* The sums of a wave go to its share's BM x BN. */
-static INLINE void put_share(__global float *to, frag_c acc[MT][NT], uint wm, uint wn, uint lane)
-{
-#pragma unroll
-    for (int i = 0; i < MT; i++)
-#pragma unroll
-        for (int j = 0; j < NT; j++)
-#pragma unroll
-            for (int v = 0; v < N_SUMS; v++)
-                to[(wm + i * MMA_M + C_ROW(lane, v)) * BN + wn + j * MMA_N + C_COL(lane, v)] = acc[i][j][v];
 }
 #endif
 
@@ -334,7 +328,7 @@ KERNEL SUB_GROUP void gemm_matrix(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), u
             if (n == n_parts) {
                 const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
                 finish_all(&e, acc, m_tile * BM + at.wm, M, n_tile * BN + at.wn, N, at.lane);
-            } else put_share(share_sums(&s, m_tile, share, step == begin), acc, at.wm, at.wn, at.lane);
+            } else put_sums(share_sums(&s, m_tile, share, step == begin), acc, at.wm, at.wn, at.lane);
         }
     }
 #else
@@ -346,7 +340,7 @@ KERNEL SUB_GROUP void gemm_matrix(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), u
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
 #if PARTS > 1
         __local float *sums = (__local float *)parts;
-        store_sums(sums + wave / WAVES * BM * BN, acc, at.wm, at.wn, at.lane);
+        put_sums(sums + wave / WAVES * BM * BN, acc, at.wm, at.wn, at.lane);
         barrier(CLK_LOCAL_MEM_FENCE);
         finish_parts(&e, sums, m0, M, n0, N, lid);
         barrier(CLK_LOCAL_MEM_FENCE); /* of the next tile parts come there */

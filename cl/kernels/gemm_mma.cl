@@ -1,5 +1,5 @@
-/* gemm_mma: Y = X W^T + bias of tokens' experts on NVIDIA's matrix units (compute capability 8.0 and up), by inline PTX:
- * mma.sync m16n8k16, f16 in, f32 sums. BM x BN outputs a work-group, WM x WN of them a warp.
+/* gemm_mma: Y = X W^T + bias of tokens' experts on NVIDIA's matrix units (compute capability 8.0 and up), by inline
+ * PTX: mma.sync m16n8k16, f16 in, f32 sums. BM x BN outputs a work-group, WM x WN of them a warp.
  *
  *   part s of K (BK = 32):  BM rows of X, then BN rows of W, 64 bytes each, in local memory
  *        |  16-byte chunk c of row r lies at chunk c ^ (r / 2 % 4), so that the 8 rows that ldmatrix

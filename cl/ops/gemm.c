@@ -199,7 +199,8 @@ static bool share_tiles(const cl_caps *caps, const wf_call *c, const tile_shape 
     uint64_t m_tiles = (c->out[WF_GEMM_Y].rows + s->bm - 1) / s->bm,
              n_tiles = (c->out[WF_GEMM_Y].cols + s->bn - 1) / s->bn,
              steps = n_tiles * ((c->in[WF_GEMM_X].cols + s->bk - 1) / s->bk),
-             n = WF_MIN((uint64_t)caps->units * each, steps), bytes = SCRATCH_AT + m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
+             n = WF_MIN((uint64_t)caps->units * each, steps),
+             bytes = SCRATCH_AT + m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
     l->groups = m_tiles * n;
     l->then_groups = m_tiles * n_tiles * (s->bm * s->bn / 4 / l->group);
     wf_cl_knob(l, "SHARES", 1);

@@ -69,7 +69,8 @@ def tokenizers():
 def devices():
     tiers = set(found(r"(?m)^X\(\w+, \w+, (\w+),", "cl/variants.def"))
     levels = set(found(r"(?m)(?:^WF_CPU_LEVEL\(|wf_cpu_has_)(\w+)[,(]", "cpu/variants.c"))
-    return (f"OpenCL 1.2 and newer: kernels {in_words(TIERS, tiers, 'cl/variants.def')}; CPUs: {in_words(LEVELS, levels, 'cpu/variants.c')} "
+    return ("one or [several](docs/devices.md#several-devices); "
+            f"OpenCL 1.2 and newer: kernels {in_words(TIERS, tiers, 'cl/variants.def')}; CPUs: {in_words(LEVELS, levels, 'cpu/variants.c')} "
             "([tested devices](docs/kernels.md#tested-devices))")
 
 
