@@ -45,6 +45,17 @@ class Reply:
         return self.json["choices"][0]["text"]
 
 
+def told_that_it_ends(kept):
+    """On a connection of watch(): 503, or it has ended already."""
+    try:
+        kept.request("GET", "/health")
+        return kept.getresponse().status == 503
+    except (http.client.HTTPException, ConnectionError):
+        return True
+    finally:
+        kept.close()
+
+
 class Server:
     host = "127.0.0.1"
 
@@ -93,6 +104,13 @@ class Server:
 
     def connect(self):
         return http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
+
+    def watch(self):
+        """A connection that the server keeps, on which /health says that all is well."""
+        kept = self.connect()
+        kept.request("GET", "/health")
+        assert kept.getresponse().read() == b'{"status":"ok"}'
+        return kept
 
     def request(self, method, path, body=None, headers=None):
         c = self.connect()
