@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds weft on a machine with a GPU, checks it there, and times it.
-#   bench/gpu.sh OUT [check|check-all|ops|clblast|tune|time|peers|load|overlap|steady]...   (default: check ops time)
-# Logs and results go to OUT. check is for the GPU, check-all for every OpenCL device. ops and clblast measure single
+#   bench/gpu.sh OUT [check|check-all|check-tiers|ops|clblast|tune|time|tiers|peers|load|overlap|steady]...   (default: check ops time)
+# Logs and results go to OUT. check is for the GPU, check-all for every OpenCL device, check-tiers for the GPU's lower tiers, which
+# tiers times: they are what other vendors' cards get. ops and clblast measure single
 # ops, with PyTorch or CLBlast beside them; tune writes the choice of kernels; time measures whole models, whose
 # Llama-3-8B shape needs 17 GB of disk under /tmp and as much device memory; load runs 1,000 requests of ShareGPT with
 # each policy on it (traces: $WEFT_TEST_DATA/traces or ../shared/data/traces); overlap compares one and two
@@ -39,6 +40,16 @@ check() {
     done
 }
 
+tiers=(base dot neutral)
+
+check_tiers() {
+    for tier in "${tiers[@]}"; do
+        echo "== --tier $tier"
+        timeout 200 build-gpu/tests/op/op_test gpu --quick --tier $tier >"$out/check-$tier-op.log" 2>&1 || grep -E 'FAIL|wrong' "$out/check-$tier-op.log" | head -5 | cut -c1-300
+        tail -1 "$out/check-$tier-op.log"
+    done
+}
+
 # The file of the 8B shape in a format, written at first use.
 model_8b() {
     local file=/tmp/llama3-8b-$1.gguf
@@ -49,6 +60,19 @@ model_8b() {
 time_models() {
     for type in F16 Q4_0; do
         timeout 280 $weft bench -m "$(model_8b $type)" --device gpu -p 512,2048 -n 128 -r 3 --results "$out"
+    done
+}
+
+time_tiers() {
+    for tier in "${tiers[@]}" matrix; do
+        local on="--tier $tier --device gpu --results $out"
+        for type in F16 Q8_0 Q4_0 Q4_K_M; do
+            timeout 120 $weft bench --shape llama3-8b --type $type $on -r 3 -p 512,2048 -n 64
+            timeout 120 $weft bench --shape llama3-8b --type $type $on -r 3 -p 0 -n 64 -s 64
+        done
+        for kv in f16 q8_0; do
+            timeout 60 $weft bench ops --op decode_attention,prefill_attention $on --kv-dtype $kv
+        done
     done
 }
 
@@ -123,7 +147,9 @@ for s in $steps; do
     check) check gpu ;;
     check-all) check cpu $(devices) ;;
     ops | clblast | tune | peers | load | overlap | steady) $s ;;
+    check-tiers) check_tiers ;;
     time) time_models ;;
+    tiers) time_tiers ;;
     *) echo "unknown step $s" >&2; exit 2 ;;
     esac
 done

@@ -1,10 +1,10 @@
-/* attention_matrix: softmax(q . k * scale) v over paged keys on any vendor's matrix units (matrix.clh), F16 in,
- * F32 sums: a block of rows a work-group (attention/blocks.clh), which for decoding is one row's query heads of a KV
+/* attention_matrix: softmax(q . k * scale) v over paged keys on any vendor's matrix units (matrix.clh), F16 in, which
+ * keys and values in 8 bits become on their way to local memory, F32 sums: a block of rows a work-group (attention/blocks.clh), which for decoding is one row's query heads of a KV
  * head, padded to the unit's rows. MMA_M packed rows are a wave's, with all keys of a tile, so that what belongs to a
  * row stays in the lanes that hold it; WC waves have the same scores where registers hold only a part of the columns
  * of their sums each.
  *
- *   page table --> TK keys [TK][D] and values in local memory: as they lie (COPIES), or turned, [D][TK]
+ *   page table --> TK keys [TK][D] and values in local memory: in that order (COPIES), or turned, [D][TK]
  *   S = Q K^T               Q stays in registers; meanwhile the tile's values are fetched
  *   P = 2^(S - maximum)     in registers
  *   O += P V                in registers; meanwhile the next tile's keys are fetched
@@ -105,7 +105,8 @@ static void put_q(__local ushort *to, const __global half *q, uint q_stride, con
 }
 
 #define PLACES ((TK + WG - 1) / WG)
-#if COPIES
+#define IS_COPIED (COPIES && KV_BLOCK == 1) /* as they lie in the pools */
+#if IS_COPIED
 #define PLACE_UNIT 2 /* places in local memory are counted in bytes; that of none is negative */
 #else
 #define PLACE_UNIT 1
@@ -137,7 +138,7 @@ static INLINE void put_places(__local ulong *to, const ulong own[PLACES], uint l
 #define IS_PIECE(i, rows, of_row) \
     ((rows) * (of_row) % WG == 0 || lid + (i) * WG < (rows) * (of_row))
 
-#if COPIES
+#if IS_COPIED
 typedef uint held_keys, held_values; /* nothing */
 
 /* Where piece i goes: as A_AT, with constants apart where rows ALIKE pieces on are exchanged as this one's. */
@@ -168,12 +169,9 @@ static INLINE void copy_tile(__local ushort *to, const __global uchar *pool, con
 #define end_values(held, l, pool, places, lid)   await_copies(0)
 #else
 /* So many pieces are fetched while the tile before is multiplied; what a small work-group has more, behind that. */
-#define KEY_PIECES   PIECES(TK, D / 8)
-#define VALUE_PIECES PIECES(TK / 8, D / 2)
-#define KEYS_HELD    (KEY_PIECES < 8 ? KEY_PIECES : 8)
-#define VALUES_HELD  (VALUE_PIECES < 4 ? VALUE_PIECES : 4)
+#define KEY_PIECES PIECES(TK, D / 8)
+#define KEYS_HELD  (KEY_PIECES < 8 ? KEY_PIECES : 8)
 typedef uint4 held_keys[KEYS_HELD];
-typedef uint8 held_values[VALUES_HELD];
 
 static INLINE uint4 fetch_keys(uint i, const __global uchar *pool, const __local ulong *places, uint lid)
 {
@@ -181,10 +179,22 @@ static INLINE uint4 fetch_keys(uint i, const __global uchar *pool, const __local
     return place == NONE ? (uint4)(0) : kv_read8(pool, place + PIECE_COLUMN(i, D / 8) * 8);
 }
 
-static INLINE void put_keys(uint i, const local_room *l, uint4 piece, uint lid)
+static INLINE void put_rows(uint i, __local ushort *to, uint4 piece, uint lid)
 {
-    if (IS_PIECE(i, TK, D / 8)) put_b(l->keys, K_PITCH, PIECE_ROW(i, D / 8), PIECE_COLUMN(i, D / 8) * 8, piece);
+    if (IS_PIECE(i, TK, D / 8)) put_b(to, K_PITCH, PIECE_ROW(i, D / 8), PIECE_COLUMN(i, D / 8) * 8, kv_halves8(piece));
 }
+#define put_keys(i, l, piece, lid) put_rows(i, (l)->keys, piece, lid)
+
+#if COPIES
+#define VALUE_PIECES KEY_PIECES
+#define VALUES_HELD  KEYS_HELD
+typedef held_keys held_values;
+#define fetch_values                 fetch_keys
+#define put_values(i, l, piece, lid) put_rows(i, (l)->values, piece, lid)
+#else
+#define VALUE_PIECES PIECES(TK / 8, D / 2)
+#define VALUES_HELD  (VALUE_PIECES < 4 ? VALUE_PIECES : 4)
+typedef uint8 held_values[VALUES_HELD];
 
 static INLINE uint8 fetch_values(uint i, const __global uchar *pool, const __local ulong *places, uint lid)
 {
@@ -193,18 +203,26 @@ static INLINE uint8 fetch_values(uint i, const __global uchar *pool, const __loc
 #pragma unroll
     for (uint k = 0; k < 8; k++) {
         const ulong place = IS_PIECE(i, TK / 8, D / 2) ? places[j + k] : NONE;
-        w[k] = place == NONE ? 0 : kv_halves2(pool, place + d);
+        w[k] = place == NONE ? 0 : kv_read2(pool, place + d);
     }
     return (uint8)(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]);
 }
 
-static INLINE void put_values(uint i, const local_room *l, uint8 w, uint lid)
+static INLINE uint8 halves_of_values(uint8 w)
+{
+    return (uint8)(kv_halves2(w.s0), kv_halves2(w.s1), kv_halves2(w.s2), kv_halves2(w.s3), kv_halves2(w.s4),
+                   kv_halves2(w.s5), kv_halves2(w.s6), kv_halves2(w.s7));
+}
+
+static INLINE void put_values(uint i, const local_room *l, uint8 raw, uint lid)
 {
     const uint j = PIECE_ROW(i, D / 2) * 8, d = PIECE_COLUMN(i, D / 2) * 2;
+    const uint8 w = halves_of_values(raw);
     if (!IS_PIECE(i, TK / 8, D / 2)) return;
     put_b(l->values, T_PITCH, d, j, (w.even & 0xFFFF) | w.odd << 16);
     put_b(l->values, T_PITCH, d + 1, j, w.even >> 16 | (w.odd & 0xFFFF0000));
 }
+#endif
 
 #define BEGIN_PIECES(n, held, fetch, pool, places, lid)                                                                \
     {                                                                                                                  \

@@ -136,7 +136,7 @@ INLINE void multiply_shared(float x[4], const keys_t *k, const __local uint2 *pa
 #pragma unroll
     for (int w = 0; w < KW; w += 2) {
         uint2 q = pairs[w * 16];
-        MMA(x, k->k0[w], k->k1[w], k->k0[w + 1], k->k1[w + 1], q.x, q.y);
+        MMA(x, KEY(k->k0, w), KEY(k->k1, w), KEY(k->k0, w + 1), KEY(k->k1, w + 1), q.x, q.y);
     }
 }
 
@@ -152,13 +152,10 @@ INLINE void mask_columns(float x[4], const int last[2], uint tile, uint g)
 INLINE void clear_unseen(values_t *v, int most, uint tile, uint quad)
 {
     int first = (int)(tile * 16 + 2 * quad);
-#pragma unroll
-    for (int w = 0; w < VW; w++) {
-        if (first > most) v->a[w] = 0;
-        if (first + 1 > most) v->b[w] = 0;
-        if (first + 8 > most) v->c[w] = 0;
-        if (first + 9 > most) v->d[w] = 0;
-    }
+    if (first > most) KV_CLEAR(VW, v->a, 8)
+    if (first + 1 > most) KV_CLEAR(VW, v->b, 8)
+    if (first + 8 > most) KV_CLEAR(VW, v->c, 8)
+    if (first + 9 > most) KV_CLEAR(VW, v->d, 8)
 }
 
 /* Scores of one tile, in all columns. */
@@ -182,7 +179,7 @@ INLINE void add_all(sums_t sums[NT], float x[NT][4], values_t *v, uint tile, con
     for (int j = 0; j < NT; j++) {
         uint p[2];
         weigh(&sums[j], p, x[j], scale);
-        add_values(&sums[j], p, v);
+        add_values(&sums[j], p, v, me->g);
     }
 }
 

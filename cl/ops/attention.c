@@ -297,13 +297,12 @@ static uint32_t packed_rows(const cl_caps *caps, const matrix_unit *u, uint32_t 
     return 0;
 }
 
-/* F16 throughout, in vectors of 16 bytes, and a scale that keeps the order of scores. */
+/* F16, in vectors of 16 bytes, or keys and values in vectors of 8 bytes, and a scale that keeps the order of scores. */
 static bool suits_units(const matrix_unit *u, const wf_call *c)
 {
-    const wf_view *q = &c->in[WF_ATTENTION_Q], *k = &c->in[WF_ATTENTION_K_POOL], *v = &c->in[WF_ATTENTION_V_POOL];
-    return u->lanes && c->p.scale > 0 && q->dtype == WF_F16 && k->dtype == WF_F16 && c->p.head_dim % 16 == 0 &&
-           c->p.head_dim <= u->head &&
-           (q->stride | k->stride) % 8 == 0 && (q->offset | k->offset | v->offset) % 16 == 0;
+    const wf_view *q = &c->in[WF_ATTENTION_Q];
+    return u->lanes && c->p.scale > 0 && q->dtype == WF_F16 && c->p.head_dim % 16 == 0 && c->p.head_dim <= u->head &&
+           q->stride % 8 == 0 && q->offset % 16 == 0 && reads_by(c, 8);
 }
 
 /* Waves and the tile's length follow from the unit and the head size alone, so that all blocks add in the same
@@ -337,16 +336,19 @@ bool wf_cl_configure_attention_matrix(const cl_caps *caps, const cl_variant *v, 
 
 /* ---- NVIDIA's ---------------------------------------------------------------------------------------------------- */
 
-/* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, a scale
- * that keeps the order of scores, no soft cap and no sinks. */
-static bool suits_mma(const cl_caps *caps, const wf_call *c)
+/* What the kernels for NVIDIA's matrix units ask for: q in F16, vectors of 8 elements, tiles of 16 keys, a scale that
+ * keeps the order of scores, no soft cap and no sinks; all but attention_split: keys and values in F16. */
+static bool suits_mma_of_any(const cl_caps *caps, const wf_call *c)
 {
     const wf_op_params *p = &c->p;
     return caps->nv_mma && p->scale > 0 && !(p->softcap > 0) && !c->in[WF_ATTENTION_SINKS].buf &&
-           c->in[WF_ATTENTION_Q].dtype == WF_F16 && c->in[WF_ATTENTION_K_POOL].dtype == WF_F16 &&
-           p->head_dim % 16 == 0 && p->head_dim <= 256 && p->page_tokens % 16 == 0 &&
-           c->in[WF_ATTENTION_K_POOL].stride % 8 == 0 &&
-           (c->in[WF_ATTENTION_K_POOL].offset | c->in[WF_ATTENTION_V_POOL].offset) % 16 == 0;
+           c->in[WF_ATTENTION_Q].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
+           p->page_tokens % 16 == 0 && reads_by(c, 8);
+}
+
+static bool suits_mma(const cl_caps *caps, const wf_call *c)
+{
+    return suits_mma_of_any(caps, c) && c->in[WF_ATTENTION_K_POOL].dtype == WF_F16;
 }
 
 /* How many 16-key tiles a row has at most. */
@@ -410,7 +412,8 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     enum { GROUP = 128 };
     bool async = v->tile[1];
     float base = 0, low = 0;
-    if (!suits_mma(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (!suits_mma_of_any(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (c->in[WF_ATTENTION_K_POOL].dtype != WF_F16 && c->p.head_dim % 64) return false; /* kernels/kv/q8_0.clh */
     if (async && !wf_attention_base(&c->p, F16_MOST, F16_LEAST, &base, &low)) return false;
     split_launch(caps, c, GROUP, (uint32_t)v->tile[0] * caps->units, v->tile + 2, async, base, low, l);
     return true;

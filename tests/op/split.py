@@ -16,6 +16,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def build(kernels, kernel, options, library):
     headers = [os.path.join(kernels, "common.clh"), os.path.join(HERE, "nvidia_host.clh")]
+    if any(o.startswith("-DKV_COLS=") for o in options):  # in place of the format that the kernel names
+        headers.append(os.path.join(kernels, "kv", "q8_0.clh"))
     command = [CLANG, "-x", "cl", "-cl-std=CL1.2", "-O1", "-I", kernels, "-Xclang", "-finclude-default-header", "-w", "-shared", "-fPIC"]
     for header in headers:
         command += ["-include", header]

@@ -26,6 +26,7 @@ static const struct program {
     uint8_t windows;
     uint32_t head_dim, per_kv, page_tokens;
     int32_t chunk, grows;
+    enum wf_dtype kv;
 } programs[] = {
     {"plain", "mma_decode", WF_WINDOWS_NONE, 64, 4, 16},
     {"plain-windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32},
@@ -34,6 +35,8 @@ static const struct program {
     {"chunks", "mma_decode", WF_WINDOWS_NONE, 32, 3, 16, 4, 16},
     {"one-buffer", "mma_decode", WF_WINDOWS_NONE, 192, 1, 16, 4, 64},
     {"windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32, 4, 8},
+    {"bytes", "mma_decode", WF_WINDOWS_MIXED, 192, 4, 16, 0, 0, WF_Q8_0},
+    {"bytes-chunks", "mma_decode", WF_WINDOWS_NONE, 128, 3, 32, 4, 16, WF_Q8_0},
     {"ring", "mma_ring", WF_WINDOWS_NONE, 64, 4, 16},
     {"ring-odd-heads", "mma_ring", WF_WINDOWS_NONE, 128, 9, 32},
     {"ring-chunks", "mma_ring", WF_WINDOWS_NONE, 64, 3, 32, 8, 16},
@@ -81,8 +84,8 @@ static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
     static const uint32_t seqs[] = {1, 5, 3}, rows[] = {1, 1, 25};
     const uint32_t keys[] = {is_rows(p) ? 190 : is_prefill(p) ? 150 : turn ? 400 : LONG, 50, 130};
     static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
-    uint32_t i = turn % 3, kv_heads = 1 + turn % 4;
-    wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32,
+    uint32_t i = turn % 3, kv_heads = p->kv == WF_Q8_0 ? 2 : 1 + turn % 4; /* pages of bytes are of one size */
+    wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .kv = p->kv,
                  .n_seqs = seqs[i], .max_kv = keys[i], .max_q = is_prefill(p) ? keys[i] / 2 - turn : rows[i],
                  .windows = p->windows, .pad = turn % 5 * (is_ring(p) ? 4 : 1)};
     c.p = (wf_op_params){.n_head = kv_heads * p->per_kv, .n_kv_head = kv_heads, .head_dim = p->head_dim,
