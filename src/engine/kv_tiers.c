@@ -1,4 +1,4 @@
-/* kv_tiers: the tiers below an engine's KV cache (mem/tiers.h): what identifies its blocks, and their copies on the
+/* kv_tiers: the tiers below an engine's KV cache (kv/tiers.h): what identifies its blocks, and their copies on the
  * engine's thread. */
 #include "base/blake2b.h"
 #include "base/file.h"

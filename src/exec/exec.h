@@ -6,9 +6,9 @@
 
 #include "dist/comm.h"
 #include "exec/memory.h"
-#include "mem/tiers.h"
 #include "exec/profile.h"
 #include "exec/program.h"
+#include "kv/tiers.h"
 
 typedef struct wf_exec wf_exec;
 

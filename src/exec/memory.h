@@ -1,9 +1,9 @@
 /* memory: places everything that changes on the device: pages of the KV cache, activations, and the arrays of a step.
  * Nothing is allocated after start-up.
  *
- * A page holds K and V of all layers, or of as many as share a page table (mem/kv_layout.h), one after the other, so
+ * A page holds K and V of all layers, or of as many as share a page table (kv/layout.h), one after the other, so
  * that one copy moves it; the pool of a layer is a view of the whole with an offset and a stride. Pages and activations
- * share one space (mem/unified_pool.h), in as few buffers as the device needs. Where it needs so many that activations
+ * share one space (kv/unified_pool.h), in as few buffers as the device needs. Where it needs so many that activations
  * cannot be shared out among them, each buffer holds the pages of a group of layers, since a kernel takes K or V from
  * one buffer, and activations have buffers of their own: a page needs its part in every buffer, so free memory next to
  * the activations in one would be useless without as much in all others.
@@ -11,8 +11,8 @@
 #ifndef WF_MEMORY_H
 #define WF_MEMORY_H
 
-#include "mem/arena.h"
-#include "mem/limits.h"
+#include "dev/arena.h"
+#include "kv/limits.h"
 #include "plan/plan.h"
 
 /* Bytes of a KV page: K and V of all layers, or of those that share a page table. */

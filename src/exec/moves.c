@@ -1,4 +1,4 @@
-/* moves: copies of KV pages to host memory and back beside steps (mem/tiers.h), on two queues of their own, so that
+/* moves: copies of KV pages to host memory and back beside steps (kv/tiers.h), on two queues of their own, so that
  * both directions overlap with each other and with steps. No step waits for them. */
 #include "exec/internal.h"
 

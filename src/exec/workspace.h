@@ -4,7 +4,7 @@
 #ifndef WF_WORKSPACE_H
 #define WF_WORKSPACE_H
 
-#include "mem/limits.h"
+#include "kv/limits.h"
 #include "plan/graph.h"
 
 /* Before a plan is placed: sets wf_node.omitted. A kernel that turns out not to work leaves pieces that need their

@@ -1,6 +1,6 @@
-/* kv_file: what a file of blocks of KV holds (mem/disk_file.h), for `weft kv`. */
+/* kv_file: what a file of blocks of KV holds (kv/disk_file.h), for `weft kv`. */
 #include "lab/lab.h"
-#include "mem/disk_file.h"
+#include "kv/disk_file.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #ifndef WF_MEASURE_H
 #define WF_MEASURE_H
 
-#include "mem/arena.h"
+#include "dev/arena.h"
 #include "plan/machine.h"
 #include "select/tuned.h"
 #include "lab/lab.h"

@@ -6,7 +6,7 @@
 #ifndef WF_MODEL_H
 #define WF_MODEL_H
 
-#include "mem/arena.h"
+#include "dev/arena.h"
 #include "model/files/folder.h"
 #include "model/files/gguf.h"
 #include "model/files/pairs.h"

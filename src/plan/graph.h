@@ -8,7 +8,7 @@
 #define WF_GRAPH_H
 
 #include "dev/dev.h"
-#include "mem/kv_layout.h"
+#include "kv/layout.h"
 #include "sched/batch.h"
 
 enum wf_value_kind {

@@ -2,7 +2,7 @@
 #ifndef WF_BATCH_H
 #define WF_BATCH_H
 
-#include "mem/limits.h"
+#include "kv/limits.h"
 #include "sample/sampler.h"
 #include "tensor/tensor.h"
 

@@ -9,15 +9,15 @@
  * while the one whose turn it is does not fit, no other is. It allocates pages as it grows. When the prediction was too
  * low, the youngest running sequence is preempted: its pages are swapped out to the host, and swapped in later, without
  * recomputation and before new sequences are admitted, but for the first one of a client, to which one of a client that
- * has several gives way. Full pages with equal prefixes are shared (mem/prefix.h).
+ * has several gives way. Full pages with equal prefixes are shared (kv/prefix.h).
  *
- * Unified pool. Where KV pages and activations share memory (mem/unified_pool.h), pages from wf_limits_guaranteed_pages
+ * Unified pool. Where KV pages and activations share memory (kv/unified_pool.h), pages from wf_limits_guaranteed_pages
  * on exist only in small steps. They are allocated last, and only as far as one token of each running sequence plus a
  * quarter of the largest step still fit next to them. So decodes never wait for activation memory. A sequence is not
  * admitted while pages in use would break this rule, and prompt chunks are cut so that the step's activations stay
  * above the highest page in use.
  *
- * Windows. A sequence has a page table for each set of layers of similar windows (mem/kv_layout.h), and a page in each
+ * Windows. A sequence has a page table for each set of layers of similar windows (kv/layout.h), and a page in each
  * of them for some tokens. Where every layer of a table attends to the last keys only, or to these and the first, the
  * pages between are released as a sequence grows. They stay in the prefix cache as those of ended sequences do: whoever
  * begins alike finds them while nobody needs them. A prefix is found as far as every table has the pages that its
@@ -33,7 +33,7 @@
  * Pipelines. Where a step goes through several stages, as many are in flight, and share out the sequences that decode.
  * One whose next token is in flight is in no other step; chunks of a prompt follow each other.
  *
- * Tiers. Blocks that are no longer on the device may be below it (mem/tiers.h). A sequence whose prompt begins with
+ * Tiers. Blocks that are no longer on the device may be below it (kv/tiers.h). A sequence whose prompt begins with
  * such blocks, where loading them is expected to be faster than computing them, is admitted with pages for them and
  * computes nothing until they are there, while others run. If that fails or takes too long, it computes them.
  *
@@ -45,9 +45,9 @@
 #ifndef WF_SCHED_H
 #define WF_SCHED_H
 
-#include "mem/kv_layout.h"
-#include "mem/kv_page.h"
-#include "mem/tiers.h"
+#include "kv/layout.h"
+#include "kv/page.h"
+#include "kv/tiers.h"
 #include "sched/batch.h"
 
 enum wf_policy {

@@ -1,4 +1,4 @@
-/* tiers: where the blocks of a prompt are found, on the device or below it (mem/tiers.h), and sequences that wait for
+/* tiers: where the blocks of a prompt are found, on the device or below it (kv/tiers.h), and sequences that wait for
  * theirs. See sched.h. */
 #include "sched/internal.h"
 

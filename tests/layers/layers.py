@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-ORDER = "cli serve loadgen pull answers lab convert engine kept text jinja model exec dist plan sched mem verify select grammar dev sample tensor base".split()
+ORDER = "cli serve loadgen pull answers lab convert engine kept text jinja model exec dist plan sched kv verify select grammar dev sample tensor base".split()
 ABOVE_ALL = {"cli", "serve", "loadgen", "pull", "answers"}  # users of the public API
 BACKENDS = {"cl", "cpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

@@ -1,7 +1,7 @@
 /* disk: blocks of KV in a file: they are there after a restart, after a process was killed at any moment, and nowhere
  * else; what is torn, stale, foreign or made by somebody else is not found, or its read fails. */
+#include "kv/disk.h"
 #include "lab/lab.h"
-#include "mem/disk.h"
 #include "support/part.h"
 #include "support/said.h"
 #include "support/wraps.h"

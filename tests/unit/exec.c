@@ -200,7 +200,7 @@ static void test_swaps(void **state)
     close_all(&f);
 }
 
-/* ---- copies of tiers below the device (mem/tiers.h) -------------------------------------------------------------- */
+/* ---- copies of tiers below the device (kv/tiers.h) -------------------------------------------------------------- */
 
 enum { MOVED_PAGES = 20, POLLED_NS = 1000 }; /* a copy of a page takes a microsecond, as a look does */
 

@@ -1,5 +1,5 @@
 /* kv_layout: which layers share page tables, for models as they are and for random ones. */
-#include "mem/kv_layout.h"
+#include "kv/layout.h"
 #include "support/suite.h"
 
 enum { LAYERS = 64 };

@@ -7,7 +7,7 @@
 #ifndef WF_STORE_H
 #define WF_STORE_H
 
-#include "mem/key.h"
+#include "kv/key.h"
 
 #define WF_STORE_MOST (INT32_MAX / 4) /* slots: sums of those of two stores are numbers, too */
 

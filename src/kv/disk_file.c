@@ -1,7 +1,7 @@
 /* disk_file: see disk_file.h. */
-#include "mem/disk_file.h"
+#include "kv/disk_file.h"
 #include "base/blake2b.h"
-#include "mem/store.h"
+#include "kv/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

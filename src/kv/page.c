@@ -1,5 +1,5 @@
-/* kv_page: a bitmap of free KV pages, and an LRU list of evictable ones. See kv_page.h. */
-#include "mem/kv_page.h"
+/* page: a bitmap of free KV pages, and an LRU list of evictable ones. See page.h. */
+#include "kv/page.h"
 
 #include <stdlib.h>
 #include <string.h>

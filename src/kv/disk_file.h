@@ -13,7 +13,7 @@
 #ifndef WF_DISK_FILE_H
 #define WF_DISK_FILE_H
 
-#include "mem/key.h"
+#include "kv/key.h"
 
 #include <sys/types.h>
 

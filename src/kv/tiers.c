@@ -1,5 +1,5 @@
 /* tiers: see tiers.h. From top to bottom: the pool and its index; what is seen; loads; copies. */
-#include "mem/tiers.h"
+#include "kv/tiers.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* store: a hash table and an LRU list over slots. See store.h. */
-#include "mem/store.h"
+#include "kv/store.h"
 
 #include <stdlib.h>
 #include <string.h>

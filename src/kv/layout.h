@@ -1,4 +1,4 @@
-/* kv_layout: which layers share pages. Keys that no layer attends to any more need no memory: where layers have
+/* layout: which layers share pages. Keys that no layer attends to any more need no memory: where layers have
  * windows, pages that these have passed serve others. So layers of different windows have page tables of their own (as
  * vLLM's hybrid KV cache has them):
  *

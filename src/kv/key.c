@@ -1,5 +1,5 @@
 /* key: see key.h. */
-#include "mem/key.h"
+#include "kv/key.h"
 #include "base/blake2b.h"
 
 /* Roots and blocks are hashed under different names, so that none passes for the other. */

@@ -3,12 +3,12 @@
 #ifndef WF_LIMITS_H
 #define WF_LIMITS_H
 
-#include "mem/unified_pool.h"
+#include "kv/unified_pool.h"
 
 typedef struct wf_limits {
     uint32_t step_tokens, logit_rows, seqs; /* of the largest step */
     uint32_t seq_pages;                     /* most pages of one sequence in a page table */
-    uint32_t tables;                        /* page tables of a sequence (kv_layout.h); 0: one */
+    uint32_t tables;                        /* page tables of a sequence (layout.h); 0: one */
     /* Most pages of a sequence at the same time, in all of them, where windows let some go; 0: all. */
     uint32_t held_pages;
     uint32_t pages;                         /* all KV pages; large steps may have fewer */

@@ -23,8 +23,8 @@
 #define WF_TIERS_H
 
 #include "dev/dev.h"
-#include "mem/disk.h"
-#include "mem/prefix.h"
+#include "kv/disk.h"
+#include "kv/prefix.h"
 
 enum { WF_TIER_MOVE_PAGES = 64, WF_TIER_MOVES = 32 }; /* pages of a copy; copies in flight, half of them each way:
                                                           * what a link moves while a step runs */

@@ -1,7 +1,7 @@
 /* disk: see disk.h. From top to bottom: what an earlier process left; threads; what the engine calls. */
-#include "mem/disk.h"
-#include "mem/disk_file.h"
-#include "mem/store.h"
+#include "kv/disk.h"
+#include "kv/disk_file.h"
+#include "kv/store.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
-/* mem: the arena's slabs, on the null device: where regions lie, and what does not fit. Pages and prefixes are tested
+/* arena: its slabs, on the null device: where regions lie, and what does not fit. Pages and prefixes are tested
  * with the scheduler. */
+#include "dev/arena.h"
 #include "support/null_device.h"
-#include "mem/arena.h"
 #include "support/suite.h"
 
 enum { LARGEST = 1000 * 64 };
@@ -55,4 +55,4 @@ static void too_large(void **state)
     assert_int_equal(wf_null_alive(), 0);
 }
 
-SUITE(mem, NULL, NULL, CASE(regions_lie_apart), CASE(too_large))
+SUITE(arena, NULL, NULL, CASE(regions_lie_apart), CASE(too_large))

@@ -1,5 +1,5 @@
 /* prefix: a hash table of cached pages, one entry per page. See prefix.h. */
-#include "mem/prefix.h"
+#include "kv/prefix.h"
 
 #include <stdlib.h>
 #include <string.h>

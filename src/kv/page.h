@@ -1,4 +1,4 @@
-/* kv_page: the allocator of KV pages. It counts references, because sequences with a common prefix share pages.
+/* page: the allocator of KV pages. It counts references, because sequences with a common prefix share pages.
  *
  * A page is free, in use (refs > 0), or evictable: nobody refers to it, but it is cached, so its K and V can still be
  * found by prefix (prefix.h). Free pages go first, the lowest first; then evictable ones, the least recently used

@@ -10,8 +10,8 @@
 #ifndef WF_DISK_H
 #define WF_DISK_H
 
-#include "mem/disk_file.h"
-#include "mem/store.h"
+#include "kv/disk_file.h"
+#include "kv/store.h"
 
 enum { WF_DISK_THREADS = 4 }; /* a code of 2 MiB takes one 2 ms, a fast disk half a millisecond */
 

@@ -9,10 +9,10 @@
 #ifndef WF_PREFIX_H
 #define WF_PREFIX_H
 
-#include "mem/key.h"
-#include "mem/kv_page.h"
+#include "kv/key.h"
+#include "kv/page.h"
 
-/* Where sequences have several page tables (kv_layout.h), the pages of the first one say which prefixes are cached.
+/* Where sequences have several page tables (layout.h), the pages of the first one say which prefixes are cached.
  * Each has mates: those of the other tables with the same tokens, as far as they are cached. They leave with it, or
  * before. */
 typedef struct wf_prefix_entry { /* one per page */

@@ -1,5 +1,5 @@
-/* kv_layout: see kv_layout.h. */
-#include "mem/kv_layout.h"
+/* layout: see layout.h. */
+#include "kv/layout.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* arena: slabs of device memory. See arena.h. */
-#include "mem/arena.h"
+#include "dev/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
