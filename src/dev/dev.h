@@ -414,7 +414,7 @@ struct wf_dev {
     uint8_t stack_weights; /* enum wf_stacking */
     /* Pairs that it rotates are neighbours (ROPE_KV, p.neox 0): rows of q and k are to be loaded in that order. */
     bool adjacent_pairs;
-    bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
+    bool has_fused_gemm;  /* has kernels for fused GEMMs and GROUPED_GEMMs; else graphs have none */
     bool has_fused_router; /* likewise for the fused ROUTER */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
     uint64_t taken; /* bytes that its engine has there beside this device; set by the engine before it is laid out */

@@ -196,6 +196,7 @@ static weft_status build_graph(wf_layout *l, wf_weights *w)
     WF_TRY(wf_pooling_choose(m->hp.pooling, l->params.pooling, &b.pooling));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &l->graph, w));
     WF_TRY(wf_adapters_add(&l->adapters, b.act, &l->graph, w));
+    WF_TRY(wf_graph_fuse(&l->graph, l->dev));
     return wf_attention_windows_use(m, l->params.attention_windows, b.shard, &l->graph, w);
 }
 

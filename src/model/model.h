@@ -242,15 +242,6 @@ typedef struct wf_linear {
     uint32_t rotated; /* of them, the first: heads of q and k. 0: none */
 } wf_linear;
 
-/* What a matrix product does on the way: RMSNorm of its input by that tensor (NULL: none) and, for gate and up,
- * SiLU and their product, or, for q, k and v, the rotation of q and k and the write to the pools (of K, then V; NULL:
- * none); then what remains is q. One node where the matrices stack. */
-typedef struct wf_fuse {
-    const char *norm;
-    bool silu;
-    const int32_t *pools;
-} wf_fuse;
-
 /* All return value indexes; names inside a layer are completed to "blk.<layer>.<tensor>.weight". */
 int32_t wf_build_embed(wf_builder *b);
 int32_t wf_build_columns(wf_builder *b, uint32_t cols); /* an activation of which several nodes write columns */
@@ -263,8 +254,9 @@ void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_
 /* The same of all the columns at once. */
 void wf_build_columns_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);
 void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y);
-int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x,
-                         const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
+/* Products of x side by side, in as few nodes as the formats of their matrices allow. */
+int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, int32_t residual,
+                         enum wf_dtype out);
 /* What a block adds to the residual stream: x + product of h, or with post_norms x + RMSNorm of the product by that
  * tensor. */
 int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x);

@@ -109,6 +109,9 @@ weft_status wf_graph_init(wf_graph *g, int32_t n_layers); /* with the input valu
 /* Has layers with page tables of their own read and write by these. Takes l. Call it before plans are made. K and V of
  * all layers are of one size. */
 weft_status wf_graph_lay_out_kv(wf_graph *g, wf_kv_layout *l);
+/* fuse.c: what dev (NULL: a GPU, in F16) has kernels for, at least for some numbers of rows, becomes one node of a
+ * product, or of a router, and of its neighbours; for other numbers the front runs it in pieces. */
+weft_status wf_graph_fuse(wf_graph *g, const wf_dev *dev);
 /* A node without operands. */
 wf_node wf_graph_blank(enum wf_node_kind kind, enum wf_op op, const char *name, int32_t layer, enum wf_rows rows);
 /* The nodes around a model. Before it: KV pages to the host and back, upload, tokens that only the device knows. Behind

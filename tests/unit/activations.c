@@ -16,12 +16,15 @@ typedef struct shape {
     wf_weights w;
 } shape;
 
-static shape open_shape(const char *name, enum wf_dtype act, enum wf_dtype residual)
+/* On a device whose activations are of that type. */
+static shape open_shape(const char *name, enum wf_dtype act, enum wf_dtype residual, wf_dev *d)
 {
     shape s = {0};
+    d->act = act;
     assert_ok(weft_model_open(&(struct weft_model_params){.shape = name, .layers = 3}, &s.m));
     assert_ok(wf_model_build(s.m->arch, s.m->file, &s.m->hp,
                              &(wf_build_params){act, residual, WF_F16, WF_STACK_ALIKE, true, 4096, 16}, &s.g, &s.w));
+    assert_ok(wf_graph_fuse(&s.g, d));
     assert_ok(wf_graph_end(&s.g));
     return s;
 }
@@ -69,8 +72,8 @@ static uint64_t bytes_a_token(const char *name, enum wf_dtype act, enum wf_dtype
                               uint32_t n_parts)
 {
     wf_dev_fns fns;
-    shape s = open_shape(name, act, residual);
     wf_dev *d = open_device(fusion, &fns);
+    shape s = open_shape(name, act, residual, d);
     wf_plans p = {.n = 1};
     wf_workspaces_omit(&s.g, d, &(wf_limits){.step_tokens = 1024, .logit_rows = 64});
     if (n_parts == 1) assert_ok(wf_plan_sequential(&s.g, true, &p.list[0]));
@@ -264,8 +267,8 @@ static void check_step(const wf_memory *m, uint32_t tokens, uint32_t logits)
 static void check_pool(uint32_t pages, double largest, uint32_t parts)
 {
     wf_dev_fns fns;
-    shape s = open_shape("llama3-8b", WF_F16, WF_F32);
     wf_dev *d = open_device(LIKE_NVIDIA, &fns);
+    shape s = open_shape("llama3-8b", WF_F16, WF_F32, d);
     wf_plans p = {.n = 1};
     wf_memory m;
     wf_limits l = {.step_tokens = 1024, .logit_rows = 64, .seqs = 64, .seq_pages = pages, .pages = pages};
@@ -299,8 +302,8 @@ static void check_pool(uint32_t pages, double largest, uint32_t parts)
 static void test_routers_without_a_matrix(void **state)
 {
     wf_dev_fns fns;
-    shape s = open_shape("mixtral-8x7b", WF_F16, WF_F32);
     wf_dev *d = open_device(ALL, &fns);
+    shape s = open_shape("mixtral-8x7b", WF_F16, WF_F32, d);
     wf_node *router[3];
     size_t n = 0;
     for (size_t i = 0; i < s.g.n_nodes; i++)

@@ -25,6 +25,7 @@ static wf_dev *open_as(const char *name)
     dev->info.type = WEFT_DEVICE_GPU;
     dev->act = WF_F16;
     dev->stack_weights = WF_STACK_MIXED;
+    dev->has_fused_gemm = dev->has_fused_router = true;
     return dev;
 }
 
@@ -32,7 +33,7 @@ static void graph_of(const struct weft_model *m, const wf_dev *dev, wf_graph *g)
 {
     wf_weights w = {0};
     wf_build_params b = wf_build_params_of(dev, 1024, 16);
-    if (wf_model_build(m->arch, m->file, &m->hp, &b, g, &w) || wf_graph_end(g)) fail_msg("%s", wf_error());
+    if (wf_model_build(m->arch, m->file, &m->hp, &b, g, &w) || wf_graph_fuse(g, dev) || wf_graph_end(g)) fail_msg("%s", wf_error());
     wf_weights_free(&w);
 }
 

@@ -519,6 +519,7 @@ static wf_weights weights_of(const struct weft_model *m, bool adjacent_pairs, wf
     assert_ok(wf_model_build(m->arch, m->file, &m->hp,
                              &(wf_build_params){WF_F16, WF_F32, WF_F16, WF_STACK_ALIKE, adjacent_pairs, 16, 16}, g,
                              &w));
+    assert_ok(wf_graph_fuse(g, NULL));
     return w;
 }
 

@@ -132,20 +132,9 @@ static bool is_local(const wf_builder *b)
     return b->hp->window && (!period || ((uint32_t)b->layer + !b->hp->global_first) % period != 0);
 }
 
-/* What a rotation takes beside q, k and v (table, pos, slot), and the pools that it writes. */
-static void rotation(const wf_builder *b, const int32_t *pools, wf_operand in[3], wf_operand out[2])
-{
-    uint32_t step = b->hp->unrotated_step;
-    int32_t own = is_local(b) && b->hp->local_rope_base > 0 ? b->local_rope : b->rope;
-    in[0] = WF_ALL(step && ((uint32_t)b->layer + 1) % step == 0 ? b->unrotated : own);
-    in[1] = WF_ALL(b->graph->inputs[WF_INPUT_POS]);
-    in[2] = WF_ALL(b->graph->inputs[WF_INPUT_SLOT]);
-    for (int i = 0; i < 2; i++) out[i] = WF_ALL(pools[i]);
-}
-
-/* One GEMM into columns [col, col + rows of the matrices) of y, after a norm of x and before a SiLU if so asked. */
-static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse,
-                   int32_t residual, wf_operand y)
+/* One GEMM into columns [col, col + rows of the matrices) of y. */
+static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, int32_t residual,
+                   wf_operand y)
 {
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++) rows += l[i].rows;
@@ -155,27 +144,20 @@ static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t
     node.in[WF_GEMM_BIAS] = WF_ALL(wf_build_stacked_bias(b, l, n, rows));
     node.in[WF_GEMM_RESIDUAL] = WF_ALL(residual);
     node.out[WF_GEMM_Y] = y;
-    if (fuse && fuse->norm) {
-        node.in[WF_GEMM_NORM] = WF_ALL(wf_build_vector(b, fuse->norm, b->hp->hidden_size));
-        node.out[WF_GEMM_NORM_WS] = WF_ALL(wf_build_activation(b, node.rows, b->act, b->hp->hidden_size));
-    }
-    node.p.silu = fuse && fuse->silu;
-    node.p.rope = fuse && fuse->pools;
-    if (node.p.silu || node.p.rope) node.out[WF_GEMM_GEMM_WS] = WF_ALL(wf_build_activation(b, node.rows, b->act, rows));
-    if (fuse && fuse->pools) rotation(b, fuse->pools, &node.in[WF_GEMM_TABLE], &node.out[WF_GEMM_K_POOL]);
     wf_build_node(b, &node);
 }
 
 void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y)
 {
-    if (b->status == WEFT_OK) linear(b, l->name, l, 1, x, NULL, -1, y);
+    if (b->status == WEFT_OK) linear(b, l->name, l, 1, x, -1, y);
 }
 
-static int32_t silu_mul(wf_builder *b, int32_t gate_up)
+int32_t wf_build_silu_mul(wf_builder *b, const char *name, int32_t gate_up, uint32_t groups)
 {
     if (b->status != WEFT_OK) return -1;
-    wf_node silu = wf_build_node_of(b, WF_OP_SILU_MUL, "silu", rows_of(b, gate_up));
+    wf_node silu = wf_build_node_of(b, WF_OP_SILU_MUL, name, rows_of(b, gate_up));
     silu.in[WF_SILU_MUL_GU] = WF_ALL(gate_up);
+    silu.p.groups = groups;
     silu.out[WF_SILU_MUL_Y] = WF_ALL(wf_build_activation(b, silu.rows, b->act, b->graph->values[gate_up].cols / 2));
     wf_build_node(b, &silu);
     return silu.out[WF_SILU_MUL_Y].value;
@@ -184,68 +166,50 @@ static int32_t silu_mul(wf_builder *b, int32_t gate_up)
 static int32_t rope_kv(wf_builder *b, int32_t qkv, const int32_t *pools)
 {
     if (b->status != WEFT_OK) return -1;
+    uint32_t step = b->hp->unrotated_step;
+    int32_t own = is_local(b) && b->hp->local_rope_base > 0 ? b->local_rope : b->rope;
     wf_node rope = wf_build_node_of(b, WF_OP_ROPE_KV, "rope", WF_ROWS_BATCH);
     rope.in[WF_ROPE_KV_QKV] = WF_ALL(qkv);
+    rope.in[WF_ROPE_KV_TABLE] = WF_ALL(step && ((uint32_t)b->layer + 1) % step == 0 ? b->unrotated : own);
+    rope.in[WF_ROPE_KV_POS] = WF_ALL(b->graph->inputs[WF_INPUT_POS]);
+    rope.in[WF_ROPE_KV_SLOT] = WF_ALL(b->graph->inputs[WF_INPUT_SLOT]);
     rope.out[WF_ROPE_KV_Q] = WF_ALL(wf_build_activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
-    rotation(b, pools, &rope.in[WF_ROPE_KV_TABLE], &rope.out[WF_ROPE_KV_K_POOL]);
+    rope.out[WF_ROPE_KV_K_POOL] = WF_ALL(pools[0]);
+    rope.out[WF_ROPE_KV_V_POOL] = WF_ALL(pools[1]);
     wf_build_node(b, &rope);
     return rope.out[WF_ROPE_KV_Q].value;
 }
 
-/* Columns of the node's result, when the product has this many. */
-static uint32_t cols_left(const wf_builder *b, const wf_fuse *fuse, uint32_t cols)
-{
-    if (fuse && fuse->pools) return b->hp->n_head * b->hp->head_dim;
-    return fuse && fuse->silu ? cols / 2 : cols;
-}
-
-/* Products into neighbouring columns of y, as few as the formats of their matrices allow, named like all that they
- * hold: "qk", "v". */
-static void parts(wf_builder *b, const wf_linear *l, uint32_t n, int32_t x, const char *norm, int32_t y)
-{
-    bool fused = norm && b->stack_weights;
-    if (norm && !fused) x = wf_build_norm(b, norm, norm, x);
-    for (uint32_t i = 0, col = 0, many; i < n && b->status == WEFT_OK; i += many) {
-        char name[24] = "";
-        uint32_t cols = 0;
-        many = wf_build_can_stack(b, l + i, n - i);
-        for (uint32_t j = i; j < i + many; j++) {
-            cols += l[j].rows;
-            strncat(name, l[j].name, sizeof name - 1 - strlen(name));
-        }
-        linear(b, name, l + i, many, x, fused ? &(wf_fuse){.norm = norm} : NULL, -1, (wf_operand){y, col, cols});
-        col += cols;
-    }
-}
-
-int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x,
-                         const wf_fuse *fuse, int32_t residual, enum wf_dtype out)
+int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, int32_t residual,
+                         enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
     uint32_t cols = 0;
     for (uint32_t i = 0; i < n; i++) cols += l[i].rows;
-    wf_fuse behind = fuse ? *fuse : (wf_fuse){0};
-    if (behind.norm && b->hp->layer_norm) { /* only RMSNorm is fused */
-        x = wf_build_norm(b, behind.norm, behind.norm, x);
-        behind.norm = NULL, fuse = &behind;
-    }
+    int32_t y = wf_build_activation(b, rows_of(b, x), out, cols);
     if (wf_build_can_stack(b, l, n) == n) {
-        int32_t y = wf_build_activation(b, rows_of(b, x), out, cols_left(b, fuse, cols));
-        linear(b, name, l, n, x, fuse, residual, WF_ALL(y));
+        linear(b, name, l, n, x, residual, WF_ALL(y));
         return y;
     }
-    int32_t y = wf_build_activation(b, rows_of(b, x), out, cols);
-    parts(b, l, n, x, behind.norm, y);
-    if (behind.pools) return rope_kv(b, y, behind.pools);
-    return behind.silu ? silu_mul(b, y) : y;
+    /* Neighbouring columns, named like all that they hold: "qk", "v". */
+    for (uint32_t i = 0, col = 0, many; i < n && b->status == WEFT_OK; i += many, col += cols) {
+        char part[24] = "";
+        many = wf_build_can_stack(b, l + i, n - i);
+        cols = 0;
+        for (uint32_t j = i; j < i + many; j++) {
+            cols += l[j].rows;
+            strncat(part, l[j].name, sizeof part - 1 - strlen(part));
+        }
+        linear(b, part, l + i, many, x, residual, (wf_operand){y, col, cols});
+    }
+    return y;
 }
 
 int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x)
 {
     const char *sum = strcmp(l->tensor, "ffn_down") ? "attn_out_sum" : "ffn_down_sum";
     bool norm = b->hp->post_norms;
-    int32_t y = wf_build_linears(b, l->name, l, 1, h, NULL, norm ? -1 : wf_shard_once(b, x),
-                                 norm ? WF_F32 : b->residual);
+    int32_t y = wf_build_linears(b, l->name, l, 1, h, norm ? -1 : wf_shard_once(b, x), norm ? WF_F32 : b->residual);
     y = wf_shard_sum(b, sum, y);
     return norm ? wf_build_post_norm(b, post_norm, post_norm, y, x) : y;
 }
@@ -313,8 +277,7 @@ static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
     return wf_build_block_end(b, &out, "post_attention_norm", o, x);
 }
 
-/* x + attention of h, before which comes a norm (NULL: none). */
-static int32_t attention(wf_builder *b, const char *norm, int32_t h, int32_t x)
+int32_t wf_build_attention_of(wf_builder *b, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
     const uint32_t q_rows = hp->n_head * hp->head_dim, kv_rows = hp->n_kv_head * hp->head_dim;
@@ -323,34 +286,26 @@ static int32_t attention(wf_builder *b, const char *norm, int32_t h, int32_t x)
     const wf_linear one = {"qkv", "attn_qkv", q_rows + 2 * kv_rows, q_rows + kv_rows};
     if (b->status != WEFT_OK) return -1;
     bool in_one = wf_build_has(b, one.tensor);
-    const int32_t pools[] = {kv_value(b, 0), kv_value(b, 1)};
-    const wf_fuse around = {.norm = norm, .pools = pools};
-    int32_t q = wf_build_linears(b, "qkv", in_one ? &one : qkv, in_one ? 1 : 3, h, &around, -1, b->act);
-    return attend(b, q, pools, x);
+    h = wf_build_linears(b, "qkv", in_one ? &one : qkv, in_one ? 1 : 3, h, -1, b->act);
+    return wf_build_rope_attention(b, h, x);
 }
 
 int32_t wf_build_attention(wf_builder *b, int32_t x)
 {
-    return attention(b, "attn_norm", x, x);
+    return wf_build_attention_of(b, wf_build_norm(b, "attn_norm", "attn_norm", x), x);
 }
 
-/* What comes between the product and RoPE forbids to fuse them. q and k stay F32 until their norm, which writes them
- * beside v. */
+/* q and k stay F32 until their norm, which writes them beside v. */
 int32_t wf_build_attention_qk_norm(wf_builder *b, int32_t x)
 {
     const uint32_t q = b->hp->n_head * b->hp->head_dim, kv = b->hp->n_kv_head * b->hp->head_dim;
     const wf_linear qk[] = {{"q", "attn_q", q, q}, {"k", "attn_k", kv, kv}}, v = {"v", "attn_v", kv};
     int32_t h = wf_build_norm(b, "attn_norm", "attn_norm", x);
-    int32_t raw = wf_build_linears(b, "qk", qk, 2, h, NULL, -1, WF_F32), qkv = wf_build_columns(b, q + 2 * kv);
+    int32_t raw = wf_build_linears(b, "qk", qk, 2, h, -1, WF_F32), qkv = wf_build_columns(b, q + 2 * kv);
     wf_build_head_norm(b, "q_norm", "attn_q_norm", (wf_operand){raw, 0, q}, (wf_operand){qkv, 0, q});
     wf_build_head_norm(b, "k_norm", "attn_k_norm", (wf_operand){raw, q, kv}, (wf_operand){qkv, q, kv});
     wf_build_linear(b, &v, h, (wf_operand){qkv, q + kv, kv});
     return wf_build_rope_attention(b, qkv, x);
-}
-
-int32_t wf_build_attention_of(wf_builder *b, int32_t h, int32_t x)
-{
-    return attention(b, NULL, h, x);
 }
 
 int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x)
@@ -360,29 +315,23 @@ int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x)
     return attend(b, rope_kv(b, qkv, pools), pools, x);
 }
 
-/* x + SwiGLU of h, before which comes a norm (NULL: none). */
-static int32_t swiglu(wf_builder *b, const char *norm, int32_t h, int32_t x)
+int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
     const wf_linear gate_up[] = {{"gate", "ffn_gate", hp->intermediate_size}, {"up", "ffn_up", hp->intermediate_size}};
     const wf_linear down = {"down", "ffn_down", hp->hidden_size},
                     one = {"gate_up", "ffn_up", 2 * hp->intermediate_size};
-    const wf_fuse around = {.norm = norm, .silu = true};
     if (b->status != WEFT_OK) return -1;
     bool in_one = !wf_build_has(b, "ffn_gate") && hp->gate_in_up;
-    h = wf_build_linears(b, "gate_up", in_one ? &one : gate_up, in_one ? 1 : 2, h, &around, -1, b->act);
+    h = wf_build_linears(b, "gate_up", in_one ? &one : gate_up, in_one ? 1 : 2, h, -1, b->act);
+    h = wf_build_silu_mul(b, "silu", h, 0);
     if (b->status != WEFT_OK) return -1;
     return wf_build_block_end(b, &down, "post_ffw_norm", h, x);
 }
 
 int32_t wf_build_swiglu(wf_builder *b, int32_t x)
 {
-    return swiglu(b, "ffn_norm", x, x);
-}
-
-int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x)
-{
-    return swiglu(b, NULL, h, x);
+    return wf_build_swiglu_of(b, wf_build_norm(b, "ffn_norm", "ffn_norm", x), x);
 }
 
 int32_t wf_build_activate(wf_builder *b, const char *name, enum wf_activation f, float softcap, int32_t x,
@@ -398,12 +347,11 @@ int32_t wf_build_activate(wf_builder *b, const char *name, enum wf_activation f,
     return n.out[WF_ACTIVATE_Y].value;
 }
 
-static int32_t mlp(wf_builder *b, const char *norm, int32_t h, int32_t x)
+int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
     const wf_linear up = {"up", "ffn_up", hp->intermediate_size}, down = {"down", "ffn_down", hp->hidden_size};
-    const wf_fuse before = {.norm = norm};
-    h = wf_build_linears(b, "up", &up, 1, h, &before, -1, b->act);
+    h = wf_build_linears(b, "up", &up, 1, h, -1, b->act);
     h = wf_build_activate(b, "activate", hp->activation, 0, h, b->act);
     if (b->status != WEFT_OK) return -1;
     return wf_build_block_end(b, &down, "post_ffw_norm", h, x);
@@ -411,12 +359,7 @@ static int32_t mlp(wf_builder *b, const char *norm, int32_t h, int32_t x)
 
 int32_t wf_build_mlp(wf_builder *b, int32_t x)
 {
-    return mlp(b, "ffn_norm", x, x);
-}
-
-int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x)
-{
-    return mlp(b, NULL, h, x);
+    return wf_build_mlp_of(b, wf_build_norm(b, "ffn_norm", "ffn_norm", x), x);
 }
 
 /* Feed-forwards between what another device computes. */

@@ -16,6 +16,8 @@ wf_node wf_build_node_of(const wf_builder *b, enum wf_op op, const char *name, e
 int32_t wf_build_gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add,
                         enum wf_dtype out);
 int32_t wf_build_norm_as(wf_builder *b, const char *name, const char *tensor, int32_t x, enum wf_dtype out);
+/* f(gate) * up, f by the hyperparameters; groups as of SILU_MUL. */
+int32_t wf_build_silu_mul(wf_builder *b, const char *name, int32_t gate_up, uint32_t groups);
 int32_t wf_build_activate(wf_builder *b, const char *name, enum wf_activation f, float softcap, int32_t x,
                           enum wf_dtype out);
 

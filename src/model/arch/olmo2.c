@@ -13,7 +13,7 @@ static int32_t attention(wf_builder *b, int32_t x)
 {
     const uint32_t q = b->hp->n_head * b->hp->head_dim, kv = b->hp->n_kv_head * b->hp->head_dim;
     const wf_linear qk[] = {{"q", "attn_q", q, q}, {"k", "attn_k", kv, kv}}, v = {"v", "attn_v", kv};
-    int32_t raw = wf_build_linears(b, "qk", qk, 2, x, NULL, -1, WF_F32), qkv = wf_build_columns(b, q + 2 * kv);
+    int32_t raw = wf_build_linears(b, "qk", qk, 2, x, -1, WF_F32), qkv = wf_build_columns(b, q + 2 * kv);
     wf_build_columns_norm(b, "q_norm", "attn_q_norm", (wf_operand){raw, 0, q}, (wf_operand){qkv, 0, q});
     wf_build_columns_norm(b, "k_norm", "attn_k_norm", (wf_operand){raw, q, kv}, (wf_operand){qkv, q, kv});
     wf_build_linear(b, &v, x, (wf_operand){qkv, q + kv, kv});

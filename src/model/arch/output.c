@@ -10,11 +10,10 @@ static int32_t logits(wf_builder *b, int32_t x)
     const wf_linear out = {"logits", tied ? "token_embd" : "output", rows};
     int32_t gathered = wf_build_gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS, 0, -1, WF_F32);
     b->norm_gain = b->hp->logit_gain; /* products are linear: the norm in front takes the factor */
-    const wf_fuse norm = {.norm = "output_norm"};
+    int32_t h = wf_build_norm(b, "final_norm", "output_norm", gathered);
     /* a part of the table, or one that is elsewhere, is a matrix of its own */
     bool apart = !tied || wf_shard_cuts_vocabulary(b) || b->embedding < 0;
-    if (apart) return wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
-    int32_t h = wf_build_norm(b, "final_norm", "output_norm", gathered);
+    if (apart) return wf_build_linears(b, "logits", &out, 1, h, -1, WF_F32);
     if (b->status != WEFT_OK) return -1;
     wf_node n = wf_build_node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
     n.in[WF_GEMM_X] = WF_ALL(h);
@@ -30,7 +29,7 @@ static int32_t scores(wf_builder *b, int32_t x)
     const wf_gguf_tensor *last = wf_build_find(b, "cls.output", "weight");
     const wf_linear dense = {"score_dense", "cls", b->hp->hidden_size};
     if (last) {
-        x = wf_build_linears(b, dense.name, &dense, 1, x, NULL, -1, WF_F32);
+        x = wf_build_linears(b, dense.name, &dense, 1, x, -1, WF_F32);
         x = wf_build_activate(b, "score_tanh", WF_SOFTCAP, 1, x, WF_F32); /* a cap of 1 is tanh */
     } else last = wf_build_find(b, "cls", "weight");
     uint64_t labels = last ? last->dims[1] : 0;
@@ -38,7 +37,7 @@ static int32_t scores(wf_builder *b, int32_t x)
         return wf_build_fail(b, wf_fail(WEFT_ERR_FORMAT, "%s: the head that scores (tensors 'cls') has %llu labels, "
                                         "want 1 to %d", b->file->path, (unsigned long long)labels, MOST_LABELS));
     const wf_linear out = {"scores", wf_build_has(b, "cls.output") ? "cls.output" : "cls", (uint32_t)labels};
-    return wf_build_linears(b, out.name, &out, 1, x, NULL, -1, WF_F32);
+    return wf_build_linears(b, out.name, &out, 1, x, -1, WF_F32);
 }
 
 /* What the host makes embeddings or scores of; the output matrix, if there is one, is not needed. */

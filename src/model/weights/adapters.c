@@ -149,7 +149,7 @@ static bool is_of_layer(const char *tensor)
     return n > end && n - end <= LONGEST && !strcmp(begin + 1 + n - end, ".weight");
 }
 
-/* The site of a part of a product's matrix; false: adapters leave it as it is. */
+/* The site of a part of a product's matrix; false: adapters leave it as it is, as those that score experts. */
 static bool site_of(const pass *p, const wf_weight *w, uint32_t part, uint32_t first, wf_adapter_site *out)
 {
     const wf_gguf_tensor *t = w->parts[part].t;
@@ -157,7 +157,7 @@ static bool site_of(const pass *p, const wf_weight *w, uint32_t part, uint32_t f
                              .pairs = w->pairs};
     if (t->name.len >= sizeof out->tensor) return false;
     snprintf(out->tensor, sizeof out->tensor, "%.*s", (int)t->name.len, t->name.data);
-    return is_of_layer(out->tensor) && is_changed(p->to, out->tensor);
+    return is_of_layer(out->tensor) && !strstr(out->tensor, ".ffn_gate_inp") && is_changed(p->to, out->tensor);
 }
 
 static const wf_weight *matrix_of(const pass *p, const wf_node *n)
@@ -175,19 +175,6 @@ static uint32_t count_sites(const pass *p, const wf_node *node, const wf_weight 
     uint32_t n = 0;
     for (uint32_t i = 0; w && i < w->n_parts && strlen(node->name) <= LONGEST; i++) n += site_of(p, w, i, 0, &site);
     return n;
-}
-
-/* The input of a product that has a norm of it inside. */
-static int32_t normalise(pass *p, const wf_node *n)
-{
-    if (n->in[WF_GEMM_NORM].value < 0) return n->in[WF_GEMM_X].value;
-    wf_node norm = blank_node(WF_OP_RMSNORM, n->name, "norm", n->layer);
-    norm.p.eps = n->p.eps;
-    norm.in[WF_RMSNORM_X] = n->in[WF_GEMM_X];
-    norm.in[WF_RMSNORM_W] = n->in[WF_GEMM_NORM];
-    norm.out[WF_RMSNORM_Y] = WF_ALL(add_value(p, p->act, p->g->values[n->in[WF_GEMM_X].value].cols));
-    push_node(p, &norm);
-    return norm.out[WF_RMSNORM_Y].value;
 }
 
 /* What is added to a product of x, by its n sites: B (A x), of which A is one matrix for all. */
@@ -237,48 +224,24 @@ static void add_sums(pass *p, const wf_node *node, int32_t delta, wf_operand y, 
     }
 }
 
-/* The product of x without what follows it in the node, and a residual (-1: none). */
-static int32_t add_product(pass *p, const wf_node *n, int32_t x, uint32_t cols, int32_t residual)
-{
-    wf_node plain = blank_node(WF_OP_GEMM, n->name, "product", n->layer);
-    int32_t y = add_value(p, p->act, cols);
-    plain.in[WF_GEMM_X] = WF_ALL(x);
-    plain.in[WF_GEMM_W] = n->in[WF_GEMM_W];
-    plain.in[WF_GEMM_BIAS] = n->in[WF_GEMM_BIAS];
-    plain.in[WF_GEMM_RESIDUAL] = WF_ALL(residual);
-    plain.out[WF_GEMM_Y] = WF_ALL(y);
-    plain.p = n->p;
-    plain.p.silu = plain.p.rope = 0;
-    push_node(p, &plain);
-    return y;
-}
-
-/* What follows it. */
-static void add_rest(pass *p, const wf_node *n, int32_t product)
-{
-    wf_node rest = blank_node(n->p.rope ? WF_OP_ROPE_KV : WF_OP_SILU_MUL, n->name, "rest", n->layer);
-    rest.p = n->p;
-    rest.p.silu = rest.p.rope = 0;
-    rest.in[0] = WF_ALL(product);
-    rest.out[0] = n->out[WF_GEMM_Y];
-    for (int i = 0; n->p.rope && i < 3; i++) rest.in[WF_ROPE_KV_TABLE + i] = n->in[WF_GEMM_TABLE + i];
-    for (int i = 0; n->p.rope && i < 2; i++) rest.out[WF_ROPE_KV_K_POOL + i] = n->out[WF_GEMM_K_POOL + i];
-    push_node(p, &rest);
-}
-
+/* A product that adds nothing yet is two: steps without adapters run it as it is, so that it can be fused; with them
+ * the other adds what changes all its columns. */
 static void adapt_product(pass *p, const wf_node *n, uint32_t sites)
 {
-    const wf_weight *w = matrix_of(p, n);
-    uint32_t id = p->g->values[n->in[WF_GEMM_W].value].id, rows = w->rows;
-    bool fused = n->p.silu || n->p.rope, whole = sites == w->n_parts;
-    wf_node plain = *n;
-    if (fused) plain.when = WF_WHEN_PLAIN;
+    uint32_t id = p->g->values[n->in[WF_GEMM_W].value].id;
+    wf_operand y = n->out[WF_GEMM_Y];
+    bool apart = n->in[WF_GEMM_RESIDUAL].value < 0 && p->g->values[y.value].dtype == p->act,
+         whole = sites == p->w->list[id].n_parts, inside = apart && whole;
+    wf_node plain = *n, with = blank_node(WF_OP_GEMM, n->name, "product", n->layer);
+    if (apart) plain.when = WF_WHEN_PLAIN;
     push_node(p, &plain);
-    int32_t x = normalise(p, n), delta = p->status == WEFT_OK ? add_delta(p, n, id, sites, x) : -1;
+    int32_t delta = add_delta(p, n, id, sites, n->in[WF_GEMM_X].value);
     if (p->status != WEFT_OK) return;
-    wf_operand y = fused ? WF_ALL(add_product(p, n, x, rows, whole ? delta : -1)) : n->out[WF_GEMM_Y];
-    if (!fused || !whole) add_sums(p, n, delta, y, sites, whole);
-    if (fused) add_rest(p, n, y.value);
+    for (int i = 0; i < WF_N_GEMM_IN; i++) with.in[i] = n->in[i];
+    with.out[WF_GEMM_Y] = y, with.p = n->p;
+    if (inside) with.in[WF_GEMM_RESIDUAL] = WF_ALL(delta);
+    if (apart) push_node(p, &with);
+    if (!inside) add_sums(p, n, delta, y, sites, whole);
 }
 
 /* WEFT_ERR_UNSUPPORTED names what the adapter changes and weft cannot; of each site the shapes must fit. */

@@ -5,9 +5,8 @@
  * added to y. Place 0 is nobody's, and zeros: tokens without an adapter go there. Ranks below that of the places are
  * filled up with zeros.
  *
- * Steps in which no token has an adapter run none of these nodes (WF_WHEN_ADAPTED). Where a product is one node with
- * what follows it, SiLU or rotation, the parts of that node stand beside it: it runs without adapters, they with them.
- */
+ * Steps in which no token has an adapter run none of these nodes (WF_WHEN_ADAPTED). A product that adds nothing yet is
+ * two nodes: one runs without adapters, and may be fused (wf_graph_fuse); the other runs with them. */
 #ifndef WF_ADAPTERS_H
 #define WF_ADAPTERS_H
 
