@@ -13,7 +13,7 @@
  */
 #include "common.clh"
 
-enum sweep { FIRST, ADJUST, LARGEST, TOP_K, AT_K, ABOVE, TOP_P, AT_P, TIES, WEIGHTS, PICK, DONE };
+enum sweep { FIRST, NEWEST, ADJUST, LARGEST, TOP_K, AT_K, ABOVE, TOP_P, AT_P, TIES, WEIGHTS, PICK, DONE };
 
 /* What the first work-item knows of its row; the others read it between sweeps. */
 typedef struct row_state {
@@ -95,13 +95,17 @@ void sweep_first(const __global float *x, __global float *z, uint K, found *f)
     }
 }
 
-void sweep_adjust(const __global float *x, __global float *z, uint K, int begin, int end, const __global int *ids,
-                 const __global float *adjust)
+/* The last entry (newest), then the others, one of which may name the same column and goes over what it wrote. */
+void sweep_adjust(const __global float *x, __global float *z, uint K, bool newest, int begin, int end,
+                  const __global int *ids, const __global float *adjust, const __global int *tokens)
 {
-    for (int e = begin + (int)get_local_id(0); e < end; e += WG) {
-        if ((uint)ids[e] >= K) continue;
-        float v = x[ids[e]] + adjust[3 * e];
-        z[ids[e]] = (v > 0 ? v / adjust[3 * e + 1] : v * adjust[3 * e + 1]) + adjust[3 * e + 2];
+    int n = end - 1, last = ids[n] < 0 ? tokens[-1 - ids[n]] : ids[n];
+    for (int e = newest ? n + (int)get_local_id(0) : begin + (int)get_local_id(0); e < (newest ? end : n); e += WG) {
+        int c = newest ? last : ids[e] < 0 ? tokens[-1 - ids[e]] : ids[e];
+        bool again = !newest && c == last;
+        if ((uint)c >= K) continue;
+        float v = x[c], repeat = adjust[3 * (again ? n : e)];
+        z[c] = (v > 0 ? v / repeat : v * repeat) + adjust[3 * e + (again ? 2 : 1)];
     }
 }
 
@@ -211,9 +215,10 @@ void advance(row_state *s, const found *f, uint K, bool adjusts, const __local f
     switch (s->sweep) {
     case FIRST:
         if (f->best == INFINITY) s->column = -1 - f->at, s->sweep = DONE;
-        else if (adjusts) s->sweep = ADJUST;
+        else if (adjusts) s->sweep = NEWEST;
         else start_cuts(s, f, K); /* z is x */
         break;
+    case NEWEST: s->sweep = ADJUST; break;
     case ADJUST: s->sweep = LARGEST; break;
     case LARGEST: start_cuts(s, f, K); break;
     case TOP_K: halve(s, f->count >= s->top_k, AT_K); break;
@@ -245,7 +250,7 @@ uint from_key(const row_state *s)
 
 /* ---- a row ------------------------------------------------------------------------------------------------------- */
 
-KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), OUT(y), OUT(z), uint M, uint K,
+KERNEL void sample(IN(x), IN(params), IN(key), IN(tokens), IN(ids), IN(adjust), OUT(y), OUT(z), uint M, uint K,
                    uint x_stride, uint z_stride)
 {
     __local uint counts[WG], places[WG], ties[WG]; /* reduced; ties of each run */
@@ -254,8 +259,7 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), 
     uint lid = get_local_id(0);
     for (uint m = get_group_id(0); m < M; m += get_num_groups(0)) {
         const __global float *x = IN_AT(float, x) + (ulong)m * x_stride, *params = IN_AT(float, params) + 3 * m;
-        const __global uint *key = IN_AT(uint, key) + 5 * m;
-        const __global int *indptr = IN_AT(int, indptr) + m;
+        const __global uint *key = IN_AT(uint, key) + 7 * m;
         __global float *z = OUT_AT(float, z) + (ulong)m * z_stride;
         row_state s;
         s.sweep = FIRST, s.temperature = params[0], s.top_p = params[1], s.min_p = params[2], s.top_k = key[0];
@@ -269,8 +273,9 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), 
             if (s.sweep == WEIGHTS || s.sweep == PICK)
                 for (uint i = 0; i < lid; i++) tie += ties[i];
             if (s.sweep == FIRST) sweep_first(x, z, K, &f);
-            else if (s.sweep == ADJUST)
-                sweep_adjust(x, z, K, indptr[0], indptr[1], IN_AT(int, ids), IN_AT(float, adjust));
+            else if (s.sweep == NEWEST || s.sweep == ADJUST)
+                sweep_adjust(x, z, K, s.sweep == NEWEST, (int)key[5], (int)key[6], IN_AT(int, ids),
+                             IN_AT(float, adjust), IN_AT(int, tokens));
             else if (s.sweep == LARGEST) sweep_largest(z, K, &f);
             else if (s.sweep >= TIES) sweep_run(z, K, &s, tie, &f);
             else sweep_from(z, K, from_key(&s), s.top, s.sweep >= ABOVE, &f);
@@ -289,7 +294,7 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), 
             }
             if (lid == 0) {
                 f.count = counts[0], f.sum = totals[0];
-                advance(&s, &f, K, indptr_off != NONE, sums);
+                advance(&s, &f, K, key[5] < key[6], sums);
                 if (s.sweep == DONE) OUT_AT(int, y)[m] = (int)s.column;
                 shared = s;
             }

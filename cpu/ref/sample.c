@@ -10,24 +10,12 @@ wf_cpu_scratch_size wf_cpu_ref_sample_scratch(const wf_call *c)
     return (wf_cpu_scratch_size){.per_thread = sizeof(wf_token_logit) * c->in[WF_SAMPLE_X].cols};
 }
 
-static void adjust_logits(const wf_call *c, uint32_t m, float *z)
-{
-    if (!wf_cpu_has(&c->in[WF_SAMPLE_INDPTR])) return;
-    const int32_t *indptr = wf_cpu_at(&c->in[WF_SAMPLE_INDPTR]), *ids = wf_cpu_at(&c->in[WF_SAMPLE_IDS]);
-    const float *adjust = wf_cpu_at(&c->in[WF_SAMPLE_ADJUST]);
-    for (int32_t e = indptr[m]; e < indptr[m + 1]; e++) {
-        if ((uint32_t)ids[e] >= c->in[WF_SAMPLE_X].cols) continue;
-        float v = z[ids[e]] + adjust[3 * e];
-        z[ids[e]] = (v > 0 ? v / adjust[3 * e + 1] : v * adjust[3 * e + 1]) + adjust[3 * e + 2];
-    }
-}
-
 static void one_row(const wf_call *c, uint32_t m, wf_token_logit *scratch)
 {
     const float *x = wf_cpu_row(&c->in[WF_SAMPLE_X], m);
     uint32_t n = c->in[WF_SAMPLE_X].cols;
     const float *p = (const float *)wf_cpu_at(&c->in[WF_SAMPLE_PARAMS]) + 3 * m;
-    const uint32_t *key = (const uint32_t *)wf_cpu_at(&c->in[WF_SAMPLE_KEY]) + 5 * m;
+    const uint32_t *key = (const uint32_t *)wf_cpu_at(&c->in[WF_SAMPLE_KEY]) + 7 * m;
     const wf_sampling_params params = {
         p[0], p[1], p[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
     int32_t *y = wf_cpu_row(&c->out[WF_SAMPLE_Y], m);
@@ -38,7 +26,10 @@ static void one_row(const wf_call *c, uint32_t m, wf_token_logit *scratch)
             *y = -1 - (int32_t)k;
             return;
         }
-    adjust_logits(c, m, z);
+    const wf_view *tokens = &c->in[WF_SAMPLE_TOKENS];
+    wf_adjust_row((const int32_t *)wf_cpu_at(&c->in[WF_SAMPLE_IDS]) + key[5],
+                  (const wf_adjust *)wf_cpu_at(&c->in[WF_SAMPLE_ADJUST]) + key[5], key[6] - key[5], wf_cpu_at(tokens),
+                  tokens->rows * tokens->cols, z, n);
     *y = wf_sample_row(&params, z, n, scratch, NULL);
 }
 

@@ -452,27 +452,19 @@ static weft_status check_token_subst(const wf_call *c)
     return is_vector(&c->out[WF_TOKEN_SUBST_Y], view_length(ids)) ? WEFT_OK : bad_call(c, "ids and y differ in length");
 }
 
-static weft_status check_adjust(const wf_call *c)
-{
-    const wf_view *indptr = &c->in[WF_SAMPLE_INDPTR], *ids = &c->in[WF_SAMPLE_IDS], *adjust = &c->in[WF_SAMPLE_ADJUST];
-    if (!indptr->buf && !ids->buf && !adjust->buf) return WEFT_OK;
-    if (!indptr->buf || !ids->buf || !adjust->buf) return bad_call(c, "indptr, ids and adjust belong together");
-    if (!is_vector(indptr, c->in[WF_SAMPLE_X].rows + 1ull))
-        return bad_call(c, "indptr is not one more than the rows of x");
-    if (!is_vector(ids, adjust->rows)) return bad_call(c, "ids are not one for each row of adjust");
-    return adjust->cols == 3 && adjust->stride == 3 ? WEFT_OK : bad_call(c, "adjust is not [*, 3] without gaps");
-}
-
 static weft_status check_sample(const wf_call *c)
 {
-    const wf_view *x = &c->in[WF_SAMPLE_X];
+    const wf_view *x = &c->in[WF_SAMPLE_X], *tokens = &c->in[WF_SAMPLE_TOKENS], *adjust = &c->in[WF_SAMPLE_ADJUST];
     if (!has_shape(&c->in[WF_SAMPLE_PARAMS], x->rows, 3) || c->in[WF_SAMPLE_PARAMS].stride != 3)
         return bad_call(c, "params is not [rows of x, 3] without gaps");
-    if (!has_shape(&c->in[WF_SAMPLE_KEY], x->rows, 5) || c->in[WF_SAMPLE_KEY].stride != 5)
-        return bad_call(c, "key is not [rows of x, 5] without gaps");
+    if (!has_shape(&c->in[WF_SAMPLE_KEY], x->rows, 7) || c->in[WF_SAMPLE_KEY].stride != 7)
+        return bad_call(c, "key is not [rows of x, 7] without gaps");
+    if (!is_vector(tokens, view_length(tokens))) return bad_call(c, "tokens is not a vector");
+    if (!is_vector(&c->in[WF_SAMPLE_IDS], adjust->rows)) return bad_call(c, "ids are not one for each row of adjust");
+    if (adjust->cols != 3 || adjust->stride != 3) return bad_call(c, "adjust is not [*, 3] without gaps");
     if (!is_vector(&c->out[WF_SAMPLE_Y], x->rows)) return bad_call(c, "y is not one for each row of x");
     if (!has_shape(&c->out[WF_SAMPLE_Z], x->rows, x->cols)) return bad_call(c, "x and z differ in shape");
-    return x->cols <= INT32_MAX ? check_adjust(c) : bad_call(c, "x has more columns than ids");
+    return x->cols <= INT32_MAX ? WEFT_OK : bad_call(c, "x has more columns than ids");
 }
 
 static weft_status (*const check_op[WF_N_OPS])(const wf_call *) = {

@@ -387,6 +387,8 @@ bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
 bool wf_request_needs_logits(const struct weft_request *r);
 /* for the device, for the token after the pending ones, and after so many drafts */
 wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t drafts);
+/* likewise: what adjusts the logits of token `row` of the step; returns how many */
+uint32_t wf_request_adjust(struct weft_request *r, uint32_t row, int32_t *ids, wf_adjust *adjust);
 /* Samples from logits, or takes the device's token if logits is NULL, and delivers it. Ends the request after its
  * last token. Returns it; -1: there is none. */
 int32_t wf_request_token(struct weft_request *r, const float *logits, int32_t sampled);

@@ -380,10 +380,22 @@ weft_status wf_request_swap(struct weft_request *r, const wf_swap *m)
 
 bool wf_request_needs_logits(const struct weft_request *r)
 {
-    const struct weft_sampling *s = &r->p.sampling;
-    bool changed = r->p.n_bias || r->processors.seen || r->p.min_tokens || r->constraint.grammar;
-    return r->seq.all_logits || r->p.embed || r->p.logprobs || changed ||
-        (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
+    uint64_t adjusted = wf_logits_processors_most(&r->processors, r->seq.max_tokens - r->n_prompt);
+    /* behind drafts a step has many rows of a sequence */
+    bool by_device = wf_exec_can_sample(r->engine->exec) && adjusted <= WF_MOST_ADJUSTED && !r->engine->draft_tokens;
+    return r->seq.all_logits || r->p.embed || r->p.logprobs || r->constraint.grammar || (adjusted && !by_device) ||
+        (r->p.sampling.temperature != 0 && !wf_exec_can_sample(r->engine->exec));
+}
+
+static bool forbids_ends(const struct weft_request *r, uint32_t length)
+{
+    return length - r->n_prompt < r->p.min_tokens;
+}
+
+uint32_t wf_request_adjust(struct weft_request *r, uint32_t row, int32_t *ids, wf_adjust *adjust)
+{
+    r->processors.forbid_ends = forbids_ends(r, wf_seq_length(&r->seq));
+    return wf_logits_processors_list(&r->processors, r->tokens, r->seq.n_tokens, r->seq.n_pending, row, ids, adjust);
 }
 
 wf_sampling_params wf_request_sampling(const struct weft_request *r, uint32_t drafts)
@@ -426,7 +438,7 @@ int32_t wf_request_token(struct weft_request *r, const float *logits, int32_t sa
     weft_status s;
     if (logits) {
         wf_logits_processors *a = &r->processors;
-        a->forbid_ends = q->n_tokens - r->n_prompt < r->p.min_tokens;
+        a->forbid_ends = forbids_ends(r, q->n_tokens);
         a->allowed = wf_constraint_begun(&r->constraint) ? r->constraint.allowed : NULL;
         s = a->allowed ? wf_constraint_mask(&r->constraint) : WEFT_OK; /* it may be there */
         if (s == WEFT_OK)
@@ -439,7 +451,7 @@ int32_t wf_request_token(struct weft_request *r, const float *logits, int32_t sa
         return id;
     }
     if (s == WEFT_OK) r->tokens[q->n_tokens++] = id;
-    if (s == WEFT_OK) wf_logits_processors_add_token(&r->processors, r->tokens, q->n_tokens);
+    if (s == WEFT_OK) s = wf_logits_processors_add_token(&r->processors, r->tokens, q->n_tokens);
     if (s == WEFT_OK && r->constraint.grammar) s = wf_constraint_token(&r->constraint, id);
     if (s == WEFT_OK) s = emit_token(r, id, logits);
     if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());

@@ -227,17 +227,22 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
     }
 }
 
-/* How the device samples. A step that samples no token at random stays greedy, and has no rows for it. */
+/* How the device samples. A step that only takes the largest logits stays greedy, and has no rows for it. */
 static void note_sampling(struct weft_engine *e, const wf_step *step)
 {
     const wf_sampling_params greedy = {0};
+    wf_batch *b = &e->batch;
     for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++) {
-        if (!p->n_logits || p->r->seq.sampled_by_host || p->r->p.sampling.temperature == 0) continue;
-        for (uint32_t k = 0; k < e->batch.n_logits && !e->batch.sampled; k++) wf_batch_sample(&e->batch, k, &greedy);
+        if (!p->n_logits || p->r->seq.sampled_by_host) continue;
         uint32_t row = p->logit0 + p->n_logits - 1 - p->n_drafts;
+        uint32_t n = wf_request_adjust(p->r, (uint32_t)b->in[WF_INPUT_LOGIT_ROWS][row],
+                                       b->in[WF_INPUT_ADJUST_IDS] + b->n_adjusted,
+                                       (wf_adjust *)b->in[WF_INPUT_ADJUST] + b->n_adjusted);
+        if (!n && p->r->p.sampling.temperature == 0) continue;
+        for (uint32_t k = 0; k < b->n_logits && !b->sampled; k++) wf_batch_sample(b, k, &greedy, 0);
         for (uint32_t i = 0; i <= p->n_drafts; i++) {
             wf_sampling_params params = wf_request_sampling(p->r, i);
-            wf_batch_sample(&e->batch, row + i, &params);
+            wf_batch_sample(b, row + i, &params, i ? 0 : n);
         }
     }
 }

@@ -84,7 +84,8 @@ wf_range wf_command_range(const wf_command *c, const wf_step_shape *st)
 static uint32_t whole_rows(const wf_step_shape *st, const wf_ref *ref, const wf_view *v, uint32_t count)
 {
     if (ref->place == WF_PLACE_INPUT)
-        return (uint32_t)wf_input_rows(ref->index, st->n_tokens, st->n_seqs, st->n_pages, st->n_logits);
+        return (uint32_t)wf_input_rows(ref->index, st->n_tokens, st->n_seqs, st->n_pages, st->n_logits,
+                                       st->n_adjusted);
     if (ref->place == WF_PLACE_STATE) return ref->rows == WF_ROWS_WHOLE ? WF_MIN(count, v->rows) : v->rows;
     return ref->rows == WF_ROWS_LOGITS ? st->n_logits : st->n_tokens;
 }

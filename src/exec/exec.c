@@ -241,6 +241,7 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
                                   .n_seqs = b->n_seqs,
                                   .n_pages = b->n_pages,
                                   .n_logits = b->n_logits,
+                                  .n_adjusted = b->n_adjusted,
                                   .max_kv = b->max_kv,
                                   .max_q = b->max_q};
     wf_inputs_pack(e, &now);

@@ -16,7 +16,8 @@ static bool is_needed(const wf_exec *e, enum wf_input i, bool sampled)
 /* Of one table. */
 static uint64_t input_bytes(const wf_exec *e, const wf_step_shape *st, enum wf_input i, bool sampled)
 {
-    return is_needed(e, i, sampled) ? wf_input_bytes(i, st->n_tokens, st->n_seqs, st->n_pages, st->n_logits) : 0;
+    return is_needed(e, i, sampled) ? wf_input_bytes(i, st->n_tokens, st->n_seqs, st->n_pages, st->n_logits,
+                                                  st->n_adjusted) : 0;
 }
 
 uint64_t wf_inputs_greedy_bytes(const wf_exec *e, const wf_step_shape *st)

@@ -5,6 +5,9 @@
 
 #include "kv/unified_pool.h"
 
+/* Logits of a sequence that are adjusted in a step. */
+#define WF_MOST_ADJUSTED 1024
+
 typedef struct wf_limits {
     uint32_t step_tokens, logit_rows, seqs; /* of the largest step */
     uint32_t seq_pages;                     /* most pages of one sequence in a page table */

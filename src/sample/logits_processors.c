@@ -6,33 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-static weft_status copy_bias(wf_logits_processors *a, const struct weft_request_params *p, uint32_t n_vocab)
+static const float never = -1e30f; /* finite, so that sums of exp do not become NaN */
+
+/* Its place in the list, which it gets now if it had none. */
+static weft_status changed_token(wf_logits_processors *a, int32_t id, wf_changed **out)
 {
-    for (size_t i = 0; i < p->n_bias; i++)
-        if (p->bias[i].id < 0 || (uint32_t)p->bias[i].id >= n_vocab || !(fabsf(p->bias[i].bias) <= 1e6f))
-            return wf_fail(WEFT_ERR_ARG, "logit bias of token %d: want an id from 0 to %u and a bias from -1e6 to 1e6",
-                           p->bias[i].id, n_vocab - 1);
-    if (!p->n_bias) return WEFT_OK;
-    if (!(a->bias = wf_calloc(p->n_bias, sizeof *a->bias))) return WEFT_ERR_NOMEM;
-    memcpy(a->bias, p->bias, p->n_bias * sizeof *a->bias);
-    a->n_bias = p->n_bias;
+    if (!a->place && !(a->place = wf_calloc(a->n_vocab, sizeof *a->place))) return WEFT_ERR_NOMEM;
+    if (!a->place[id]) {
+        if (!wf_grow(&a->list, a->n, &a->cap, sizeof *a->list)) return WEFT_ERR_NOMEM;
+        a->list[a->n] = (wf_changed){.id = id};
+        a->place[id] = (uint32_t)++a->n;
+    }
+    *out = &a->list[a->place[id] - 1];
+    return WEFT_OK;
+}
+
+static weft_status add_bias(wf_logits_processors *a, const struct weft_logit_bias *b)
+{
+    wf_changed *t;
+    if (b->id < 0 || (uint32_t)b->id >= a->n_vocab || !(fabsf(b->bias) <= 1e6f))
+        return wf_fail(WEFT_ERR_ARG, "logit bias of token %d: want an id from 0 to %u and a bias from -1e6 to 1e6",
+                       b->id, a->n_vocab - 1);
+    WF_TRY(changed_token(a, b->id, &t));
+    t->bias += b->bias;
     return WEFT_OK;
 }
 
 weft_status wf_logits_processors_add_end(wf_logits_processors *a, int32_t id)
 {
-    if (!wf_grow(&a->ends, a->n_ends, &a->cap_ends, sizeof *a->ends))
-        return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a request");
-    a->ends[a->n_ends++] = id;
-    return WEFT_OK;
-}
-
-static weft_status count_prompt(wf_logits_processors *a, int32_t last_n, uint32_t n_vocab, const int32_t *prompt,
-                                size_t n)
-{
-    a->window = last_n > 0 ? (uint32_t)last_n : UINT32_MAX;
-    if (!(a->seen = wf_calloc(n_vocab, sizeof *a->seen))) return WEFT_ERR_NOMEM;
-    for (size_t i = n - WF_MIN(n, a->window); i < n; i++) a->seen[prompt[i]].recent++;
+    wf_changed *t;
+    WF_TRY(changed_token(a, id, &t));
+    t->ends = true;
     return WEFT_OK;
 }
 
@@ -40,41 +44,72 @@ weft_status wf_logits_processors_init(wf_logits_processors *a, uint32_t n_vocab,
                                       const int32_t *prompt, size_t n)
 {
     const struct weft_sampling *s = &p->sampling;
-    bool repeat = s->repeat_penalty > 0 && s->repeat_penalty != 1;
-    *a = (wf_logits_processors){0};
-    WF_TRY(copy_bias(a, p, n_vocab));
-    if (!repeat && s->presence_penalty == 0 && s->frequency_penalty == 0) return WEFT_OK;
-    return count_prompt(a, s->repeat_last_n, n_vocab, prompt, n);
+    *a = (wf_logits_processors){.repeat = s->repeat_penalty > 0 ? s->repeat_penalty : 1,
+                                .presence = s->presence_penalty, .frequency = s->frequency_penalty,
+                                .n_vocab = n_vocab};
+    for (size_t i = 0; i < p->n_bias; i++) WF_TRY(add_bias(a, &p->bias[i]));
+    if (a->repeat != 1) a->window = s->repeat_last_n > 0 ? (uint32_t)s->repeat_last_n : UINT32_MAX;
+    for (size_t i = n - WF_MIN(n, a->window); i < n; i++) {
+        wf_changed *t;
+        WF_TRY(changed_token(a, prompt[i], &t));
+        t->recent++;
+    }
+    return WEFT_OK;
 }
 
 void wf_logits_processors_free(wf_logits_processors *a)
 {
-    free(a->bias);
-    free(a->seen);
-    free(a->ends);
+    free(a->list);
+    free(a->place);
 }
 
-void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens, size_t n)
+static bool penalises_answer(const wf_logits_processors *a)
 {
-    if (!a->seen) return;
-    a->seen[tokens[n - 1]].generated++;
-    a->seen[tokens[n - 1]].recent++;
-    if (n > a->window) a->seen[tokens[n - 1 - a->window]].recent--;
+    return a->presence != 0 || a->frequency != 0;
+}
+
+static bool penalises(const wf_logits_processors *a)
+{
+    return a->window || penalises_answer(a);
+}
+
+static void leave_window(wf_logits_processors *a, int32_t id)
+{
+    wf_changed *t = &a->list[a->place[id] - 1], *last = &a->list[a->n - 1];
+    if (--t->recent || (t->generated && penalises_answer(a)) || t->bias != 0 || t->ends) return;
+    a->place[last->id] = a->place[id];
+    a->place[id] = 0;
+    *t = *last;
+    a->n--;
+}
+
+weft_status wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens, size_t n)
+{
+    wf_changed *t;
+    if (!penalises(a)) return WEFT_OK;
+    WF_TRY(changed_token(a, tokens[n - 1], &t));
+    t->generated++;
+    t->recent++;
+    if (n > a->window) leave_window(a, tokens[n - 1 - a->window]);
+    return WEFT_OK;
+}
+
+uint64_t wf_logits_processors_most(const wf_logits_processors *a, uint32_t answer)
+{
+    uint64_t new = penalises_answer(a) ? answer : WF_MIN(answer, a->window);
+    return a->n + new + penalises(a); /* a pending one may be there twice */
 }
 
 bool wf_logits_processors_active(const wf_logits_processors *a)
 {
-    return a->n_bias || a->seen || (a->forbid_ends && a->n_ends) || a->allowed;
+    return a->n || a->allowed;
 }
 
-static void penalise(const wf_logits_processors *a, const struct weft_sampling *p, float *z, uint32_t n_vocab)
+static wf_adjust adjust_of(const wf_logits_processors *a, const wf_changed *t)
 {
-    float repeat = p->repeat_penalty > 0 ? p->repeat_penalty : 1;
-    for (uint32_t i = 0; i < n_vocab; i++) {
-        uint32_t times = a->seen[i].generated;
-        if (a->seen[i].recent) z[i] = z[i] > 0 ? z[i] / repeat : z[i] * repeat;
-        if (times) z[i] -= p->presence_penalty + p->frequency_penalty * (float)times;
-    }
+    float penalty = t->generated ? a->presence + a->frequency * (float)t->generated : 0;
+    return (wf_adjust){.repeat = t->recent ? a->repeat : 1,
+                       .after = t->ends && a->forbid_ends ? never : t->bias - penalty};
 }
 
 /* Of 32 tokens, which bits of `allowed` stand for, most are all allowed or none is. */
@@ -87,12 +122,33 @@ static void forbid_others(const uint32_t *allowed, float value, float *z, uint32
     }
 }
 
-void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, float *z,
-                                uint32_t n_vocab)
+void wf_logits_processors_apply(const wf_logits_processors *a, float *z)
 {
-    if (a->seen) penalise(a, p, z, n_vocab);
-    for (size_t i = 0; i < a->n_bias; i++) z[a->bias[i].id] += a->bias[i].bias;
-    const float never = -1e30f; /* finite, so that sums of exp do not become NaN */
-    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++) z[a->ends[i]] = never;
-    if (a->allowed) forbid_others(a->allowed, 2 * never, z, n_vocab); /* below what bias can do */
+    for (const wf_changed *t = a->list; t < a->list + a->n; t++) {
+        wf_adjust d = adjust_of(a, t);
+        z[t->id] = wf_adjusted_logit(z[t->id], d.repeat, d.after);
+    }
+    if (a->allowed) forbid_others(a->allowed, 2 * never, z, a->n_vocab); /* below what bias can do */
+}
+
+uint32_t wf_logits_processors_list(const wf_logits_processors *a, const int32_t *tokens, size_t n, bool pending,
+                                   uint32_t row, int32_t *ids, wf_adjust *adjust)
+{
+    bool comes = pending && penalises(a);
+    int32_t leaves = comes && a->window && n >= a->window ? tokens[n - a->window] : -1;
+    uint32_t k = 0;
+    for (const wf_changed *t = a->list; t < a->list + a->n; t++) {
+        wf_changed now = *t, again = *t;
+        now.recent -= t->id == leaves;
+        again.generated++;
+        wf_adjust d = adjust_of(a, &now);
+        d.again = adjust_of(a, &again).after;
+        if (d.repeat == 1 && d.after == 0 && !comes) continue;
+        ids[k] = t->id;
+        adjust[k++] = d;
+    }
+    if (!comes) return k;
+    ids[k] = -1 - (int32_t)row;
+    adjust[k++] = adjust_of(a, &(wf_changed){.recent = a->window > 0, .generated = 1});
+    return k;
 }

@@ -61,7 +61,7 @@ weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors 
     if (processors) {
         float *z = (float *)(c + n_vocab);
         memcpy(z, logits, n_vocab * sizeof *z);
-        wf_logits_processors_apply(processors, p, z, n_vocab);
+        wf_logits_processors_apply(processors, z);
         logits = z;
     }
     wf_sampling_params params = {p->temperature, p->top_p, p->min_p, p->top_k, p->seed, position};

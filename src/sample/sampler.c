@@ -30,6 +30,28 @@ float wf_philox_unit(uint64_t seed, uint64_t counter)
     return (float)(out[0] >> 8) * 0x1p-24f;
 }
 
+/* ---- adjustments ------------------------------------------------------------------------------------------------- */
+
+static uint32_t adjusted_column(int32_t id, const int32_t *tokens, uint32_t n_tokens)
+{
+    if (id >= 0) return (uint32_t)id;
+    return (uint32_t)(-1 - id) < n_tokens ? (uint32_t)tokens[-1 - id] : UINT32_MAX;
+}
+
+void wf_adjust_row(const int32_t *ids, const wf_adjust *list, uint32_t n, const int32_t *tokens, uint32_t n_tokens,
+                   float *z, uint32_t n_vocab)
+{
+    uint32_t last = n ? adjusted_column(ids[n - 1], tokens, n_tokens) : UINT32_MAX;
+    bool named = false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t c = adjusted_column(ids[i], tokens, n_tokens);
+        bool again = i + 1 < n && c == last;
+        if (c < n_vocab && (again || i + 1 < n || !named))
+            z[c] = wf_adjusted_logit(z[c], list[again ? n - 1 : i].repeat, again ? list[i].again : list[i].after);
+        named |= again;
+    }
+}
+
 /* ---- candidates in descending order; the lower id first among equals ------------------------------------- */
 
 static bool comes_before(wf_token_logit a, wf_token_logit b)

@@ -22,6 +22,18 @@ typedef struct wf_token_logit {
 int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch,
                       double *margin);
 
+/* Changes a logit; again: in place of `after` where a later entry names the same one. */
+typedef struct wf_adjust {
+    float repeat, after, again;
+} wf_adjust;
+static inline float wf_adjusted_logit(float x, float repeat, float after)
+{
+    return (x > 0 ? x / repeat : x * repeat) + after;
+}
+/* z by n entries, tokens being [n_tokens]. */
+void wf_adjust_row(const int32_t *ids, const wf_adjust *list, uint32_t n, const int32_t *tokens, uint32_t n_tokens,
+                   float *z, uint32_t n_vocab);
+
 /* Philox4x32-10 (Salmon et al. 2011): the same counter and key give the same words everywhere. */
 void wf_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 /* Its first 24 bits as a number in [0, 1). */

@@ -7,17 +7,19 @@
 #include <weft/weft.h>
 
 /* logits_processors.c: changes to logits before sampling: logit bias, penalties, min_tokens. Zero: none. */
-typedef struct wf_seen {
-    /* How often a token is among those that the repetition penalty covers, and in the answer. */
-    uint32_t recent, generated;
-} wf_seen;
+typedef struct wf_changed { /* what is to be known of a token whose logit may change */
+    int32_t id;
+    uint32_t recent, generated; /* how often it is among those that the repetition penalty covers, and in the answer */
+    float bias;
+    bool ends;                  /* an end-of-generation or stop token, which min_tokens forbids at first */
+} wf_changed;
 typedef struct wf_logits_processors {
-    struct weft_logit_bias *bias;
-    size_t n_bias;
-    wf_seen *seen;              /* [n_vocab]; NULL: not needed */
-    uint32_t window;            /* the last tokens that the repetition penalty covers */
-    int32_t *ends;              /* end-of-generation and stop tokens, which min_tokens forbids at first */
-    size_t n_ends, cap_ends;
+    float repeat, presence, frequency; /* 1, 0 and 0: off */
+    uint32_t window;            /* the last tokens that `repeat` covers */
+    uint32_t n_vocab;
+    wf_changed *list;
+    size_t n, cap;
+    uint32_t *place;            /* [n_vocab]: where a token is in the list, from 1; 0: nowhere */
     bool forbid_ends;
     const uint32_t *allowed;    /* bits of the tokens that may come; NULL: all */
 } wf_logits_processors;
@@ -25,13 +27,18 @@ weft_status wf_logits_processors_init(wf_logits_processors *a, uint32_t n_vocab,
                                       const int32_t *prompt, size_t n);
 weft_status wf_logits_processors_add_end(wf_logits_processors *a, int32_t id);
 /* The last of all n was generated. */
-void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens, size_t n);
+weft_status wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens, size_t n);
+/* The most logits that they ever change, in an answer of so many tokens, grammars aside; 0: they change none. */
+uint64_t wf_logits_processors_most(const wf_logits_processors *a, uint32_t answer);
 bool wf_logits_processors_active(const wf_logits_processors *a);
 void wf_logits_processors_free(wf_logits_processors *a);
 
 /* z: [n_vocab], changed in place */
-void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, float *z,
-                                uint32_t n_vocab);
+void wf_logits_processors_apply(const wf_logits_processors *a, float *z);
+/* The same for SAMPLE behind tokens[0 .. n): writes its entries and returns how many. pending: behind these is a token
+ * that only the device knows, token `row` of the step. */
+uint32_t wf_logits_processors_list(const wf_logits_processors *a, const int32_t *tokens, size_t n, bool pending,
+                                   uint32_t row, int32_t *ids, wf_adjust *adjust);
 /* sample.c: samples on the host. processors: NULL for none. scratch: 2 * n_vocab entries, reused between
  * calls: processed logits, then workspace. WEFT_ERR_NOT_FINITE if a logit is not. */
 weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits,

@@ -135,7 +135,6 @@ static wf_case case_of(const wf_call *c)
         k.in_place = in_place(c);
     }
     if (c->op == WF_OP_ARGMAX) k.m = x->rows;
-    if (c->op == WF_OP_SAMPLE) k.bias = c->in[WF_SAMPLE_INDPTR].buf;
     if (c->op == WF_OP_PAGE_COPY) {
         k.m = (uint32_t)WF_MIN((uint64_t)c->in[WF_PAGE_COPY_SRC].rows * c->in[WF_PAGE_COPY_SRC].cols, 1u << 20);
         k.n = x->rows;

@@ -33,7 +33,7 @@ enum wf_case_windows {
  *   WEIGHTED_SUM  m rows, `used` parts of k each
  *   ARGMAX        m x k inputs
  *   PAGE_COPY     m copies of pages of k elements between pools of about n pages
- *   SAMPLE        m x k inputs, logit adjustments if bias
+ *   SAMPLE        m x k inputs, every other row of them adjusted
  *   TOKEN_SUBST   m tokens from k
  */
 typedef struct wf_case {

@@ -45,7 +45,6 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
                         c->one_x ? " one x" : "");
     case WF_OP_WEIGHTED_SUM: return snprintf(buf, cap, "%u x %u x %u", c->m, c->used, c->k);
     case WF_OP_RMSNORM: return snprintf(buf, cap, "%u x %u x %u", c->m, WF_MAX(c->n, 1u), c->k);
-    case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u%s", c->m, c->k, c->bias ? " adjusted" : "");
     case WF_OP_PAGE_COPY:
         return snprintf(buf, cap, "%u of %u pages x %u%s", c->m, c->n, c->k, c->in_place ? " in one pool" : "");
     case WF_OP_TOKEN_SUBST: return snprintf(buf, cap, "%u of %u%s", c->m, c->k, c->in_place ? " in place" : "");
@@ -139,7 +138,7 @@ static const wf_case small[] = {
     {.op = WF_OP_WEIGHTED_SUM, .m = 7, .k = 130, .used = 3, .residual = true, .in_place = true, .pad = 4},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .k = 331, .pad = 3},
-    {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 6, .k = 1100, .bias = true},
+    {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 6, .k = 1100},
     {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 9, .n = 14, .k = 260, .pad = 3},
     {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 6, .n = 14, .k = 512, .in_place = true, .pad = 8},
     {.op = WF_OP_TOKEN_SUBST, .in = WF_I32, .out = WF_I32, .m = 70, .k = 33, .in_place = true},

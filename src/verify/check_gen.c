@@ -313,27 +313,30 @@ static weft_status gen_argmax(wf_check *k, wf_gen *g)
     return wf_gen_operand(&k->out[WF_ARGMAX_Y], WF_I32, c->m, 1, 0);
 }
 
-/* Exact in any arithmetic: repeat is a power of two, and x has few digits. */
+/* Of every other row, whose last entry is a token, which half of the time another one names, too. Exact in any
+ * arithmetic: repeat is a power of two, and x has few digits. */
 static weft_status gen_adjust(wf_check *k, wf_gen *g)
 {
     const wf_case *c = &k->c;
     uint32_t each = WF_MIN(c->k, 12u);
-    int32_t *indptr, *ids;
-    WF_TRY(wf_gen_ints(&k->in[WF_SAMPLE_INDPTR], c->m + 1, &indptr));
+    int32_t *tokens, *ids;
+    WF_TRY(wf_gen_ints(&k->in[WF_SAMPLE_TOKENS], c->m, &tokens));
     WF_TRY(wf_gen_ints(&k->in[WF_SAMPLE_IDS], c->m * each, &ids));
     WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_ADJUST], WF_F32, c->m * each, 3, 0));
     float *adjust = (float *)k->in[WF_SAMPLE_ADJUST].data;
     for (uint32_t r = 0; r < c->m; r++) {
-        uint32_t first = wf_gen_below(g, c->k), step = c->k / each;
-        indptr[r + 1] = (int32_t)((r + 1) * each);
-        for (uint32_t i = r * each; i < (r + 1) * each; i++, adjust += 3) {
-            ids[i] = i % 7 == 6 ? (i % 2 ? -1 : (int32_t)c->k) : (int32_t)((first + (i - r * each) * step) % c->k);
-            adjust[0] = i % 3 ? 0 : (float)wf_gen_below(g, 64) / 16 - 2;
-            adjust[1] = (float[]){1, 2, 0.5f}[wf_gen_below(g, 3)];
-            adjust[2] = i % 5 == 4 ? -100 : (float)wf_gen_below(g, 64) / 16 - 2;
+        uint32_t first = wf_gen_below(g, c->k), step = c->k / each, end = (r + 1) * each;
+        int32_t *key = (int32_t *)wf_gen_row(&k->in[WF_SAMPLE_KEY], r);
+        key[5] = (int32_t)(r * each), key[6] = r % 2 ? key[5] : (int32_t)end;
+        for (uint32_t i = r * each; i < end; i++, adjust += 3) {
+            ids[i] = i % 7 == 6 ? (int32_t)c->k : (int32_t)((first + (i - r * each) * step) % c->k);
+            adjust[0] = (float[]){1, 2, 0.5f}[wf_gen_below(g, 3)];
+            adjust[1] = i % 5 == 4 ? -100 : (float)wf_gen_below(g, 64) / 16 - 2;
+            adjust[2] = (float)wf_gen_below(g, 64) / 16 - 2;
         }
+        tokens[r] = wf_gen_below(g, 2) ? ids[r * each + wf_gen_below(g, each)] : ids[end - 1];
+        ids[end - 1] = -1 - (int32_t)r;
     }
-    indptr[0] = 0;
     return WEFT_OK;
 }
 
@@ -364,17 +367,12 @@ static weft_status gen_all_params(wf_check *k, wf_gen *g)
     wf_token_logit *scratch = wf_calloc(n, sizeof *scratch);
     bool ok = z && scratch;
     for (uint32_t r = 0; ok && r < k->c.m; r++) {
-        const int32_t *indptr = (const int32_t *)k->in[WF_SAMPLE_INDPTR].data,
-                      *ids = (const int32_t *)k->in[WF_SAMPLE_IDS].data;
+        int32_t *key = (int32_t *)wf_gen_row(&k->in[WF_SAMPLE_KEY], r);
         memcpy(z, wf_gen_row(&k->in[WF_SAMPLE_X], r), k->c.k * sizeof *z);
-        for (int32_t i = indptr ? indptr[r] : 0; indptr && i < indptr[r + 1]; i++) {
-            const float *e = (const float *)k->in[WF_SAMPLE_ADJUST].data + 3 * i;
-            if ((uint32_t)ids[i] >= k->c.k) continue;
-            float v = z[ids[i]] + e[0];
-            z[ids[i]] = (v > 0 ? v / e[1] : v * e[1]) + e[2];
-        }
-        gen_params(g, z, n, scratch, (float *)wf_gen_row(&k->in[WF_SAMPLE_PARAMS], r),
-                   (int32_t *)wf_gen_row(&k->in[WF_SAMPLE_KEY], r));
+        wf_adjust_row((const int32_t *)k->in[WF_SAMPLE_IDS].data + key[5],
+                      (const wf_adjust *)k->in[WF_SAMPLE_ADJUST].data + key[5], (uint32_t)(key[6] - key[5]),
+                      (const int32_t *)k->in[WF_SAMPLE_TOKENS].data, k->c.m, z, n);
+        gen_params(g, z, n, scratch, (float *)wf_gen_row(&k->in[WF_SAMPLE_PARAMS], r), key);
     }
     free(z);
     free(scratch);
@@ -391,8 +389,8 @@ static weft_status gen_sample(wf_check *k, wf_gen *g)
         for (uint32_t i = 0; i < c->k; i++) row[i] = (float)((int32_t)wf_gen_below(g, 16384) - 8192) * 0x1p-10f;
     }
     WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_PARAMS], WF_F32, c->m, 3, 0));
-    WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_KEY], WF_I32, c->m, 5, 0));
-    if (c->bias) WF_TRY(gen_adjust(k, g));
+    WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_KEY], WF_I32, c->m, 7, 0));
+    WF_TRY(gen_adjust(k, g));
     if (!g->shapes_only) WF_TRY(gen_all_params(k, g));
     if (c->m > 3)
         ((float *)wf_gen_row(&k->in[WF_SAMPLE_X], 2))[wf_gen_below(g, c->k)] = wf_gen_below(g, 2) ? NAN : -INFINITY;

@@ -138,7 +138,7 @@ static void samples(op_cases *s)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes) + 2; i++) {
         wf_case c = {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts),
-                     .k = sizes[i / 2 % WF_LEN(sizes)], .bias = i % 2};
+                     .k = sizes[i / 2 % WF_LEN(sizes)]};
         if (i >= 2 * WF_LEN(sizes)) c.k = i % 2 ? 32000 : LARGE, c.m = 4;
         add(s, c);
     }
@@ -579,7 +579,7 @@ static void tiny(op_cases *s)
         {.op = WF_OP_SILU_MUL, .in = in, .out = in, .m = 2, .k = 33, .in_place = true},
         {.op = WF_OP_ACTIVATE, .in = in, .out = in, .m = 2, .k = 36, .in_place = true},
         {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 3, .k = 300},
-        {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .k = 70, .bias = true},
+        {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .k = 70},
         {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 5, .n = 4, .k = 24},
         {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 4, .n = 4, .k = 7, .in_place = true},
         {.op = WF_OP_TOKEN_SUBST, .in = WF_I32, .out = WF_I32, .m = 9, .k = 5, .in_place = true},

@@ -7,12 +7,12 @@
 #include "engine/engine.h"
 #include "support/demo.h"
 
-enum { TOKENS = 24, COPIES = 3, MOST = 64 };
+enum { TOKENS = 24, COUNTED = 20, COPIES = 3, MOST = 64 };
 
 typedef struct tally {
     int32_t ids[TOKENS + 1];
     atomic_int n, done;
-    struct weft_engine *engine; /* NULL, or whose steps are counted at its end */
+    struct weft_engine *engine; /* NULL, or whose steps are counted */
     uint64_t steps;
 } tally;
 
@@ -20,9 +20,8 @@ static void on_event(void *user, const struct weft_event *ev)
 {
     tally *t = user;
     if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0 && t->n <= TOKENS) t->ids[t->n++] = ev->id;
-    if (ev->kind != WEFT_EVENT_DONE) return;
-    if (t->engine) t->steps = stats_of(t->engine).steps;
-    t->done++;
+    if (ev->kind == WEFT_EVENT_DONE) t->done++;
+    else if (t->engine && t->n <= COUNTED) t->steps = stats_of(t->engine).steps;
 }
 
 static const struct weft_logit_bias bias[] = {{300, 4}, {17, -3}, {301, 2.5f}};
@@ -53,41 +52,51 @@ static struct weft_request *submit_kind(struct weft_engine *e, int kind, tally *
 static struct weft_engine *open_cpu(struct weft_engine_params p)
 {
     if (!p.device) p.device = "cpu";
-    p.context = 128, p.threads = 2, p.deterministic = true;
+    if (!p.context) p.context = 128;
+    p.threads = 2, p.deterministic = true;
     return demo_engine(p);
 }
 
 /* ---- which steps they are in ----------------------------------------------------------------------------------- */
 
-/* The first asks for log probabilities. */
-static void answer_beside(struct weft_engine *e, tally t[4], int n)
-{
-    struct weft_request *r[4];
-    memset(t, 0, 4 * sizeof *t);
-    close_gate(e);
-    t[0].engine = e;
-    for (int i = 0; i < n; i++)
-        r[i] = submit_to(e, (struct weft_request_params){.prompt = "One day a cat", .max_tokens = i ? 60 : 20,
-                                                         .ignore_eos = true, .logprobs = !i, .on_event = on_event,
-                                                         .user = &t[i]});
-    sem_post(&gate);
-    for (int i = 0; i < n; i++) assert_ok(end_of(r[i]));
-}
-
-/* The others are in each step; nothing is beside one that is alone. */
-static void every_other_step(void **state)
+/* In how many steps the first of n requests, p, gets COUNTED tokens, which the others get, too, and more. */
+static uint64_t steps_of(struct weft_request_params p, int n)
 {
     static const struct weft_debug always = {.beside_always = true};
-    tally t[4];
-    struct weft_engine *e = open_cpu((struct weft_engine_params){.n_seqs = 4, .debug = &always});
+    struct weft_request *r[4];
+    tally t[4] = {0};
+    struct weft_engine *e = open_cpu((struct weft_engine_params){.n_seqs = 4, .context = 1200, .debug = &always});
+    close_gate(e);
+    t[0].engine = e;
+    for (int i = 0; i < n; i++) {
+        struct weft_request_params plain = {.max_tokens = 3 * COUNTED}, *q = i ? &plain : &p;
+        q->prompt = "One day a cat", q->ignore_eos = true, q->on_event = on_event, q->user = &t[i];
+        r[i] = submit_to(e, *q);
+    }
     uint64_t before = stats_of(e).steps;
-    answer_beside(e, t, 4);
-    assert_in_range(t[0].steps - before, 38, 41);
-    before = stats_of(e).steps;
-    assert_in_range(before, 60, 64);
-    answer_beside(e, t, 1);
-    assert_in_range(t[0].steps - before, 20, 22);
+    sem_post(&gate);
+    for (int i = 1; i < n; i++) assert_ok(end_of(r[i]));
+    while (t[0].n <= COUNTED) wf_sleep_ns(100000);
+    weft_cancel(r[0]);
+    weft_request_free(r[0]);
     weft_engine_close(e);
+    return t[0].steps - before;
+}
+
+/* What the host samples, be it since too many logits may change, is in every other step, and nothing is beside one that
+ * is alone. What the device samples is in each. */
+static void every_other_step(void **state)
+{
+    assert_in_range(steps_of((struct weft_request_params){.logprobs = true}, 4), 2 * COUNTED - 2, 2 * COUNTED + 1);
+    assert_in_range(steps_of((struct weft_request_params){.logprobs = true}, 1), COUNTED, COUNTED + 2);
+    struct weft_request_params penalised = {.sampling.presence_penalty = 0.5f, .max_tokens = WF_MOST_ADJUSTED};
+    assert_in_range(steps_of(penalised, 4), 2 * COUNTED - 2, 2 * COUNTED + 1);
+    penalised.max_tokens--;
+    assert_in_range(steps_of(penalised, 4), COUNTED, COUNTED + 2);
+    penalised.bias = bias, penalised.n_bias = 3;
+    assert_in_range(steps_of(penalised, 4), 2 * COUNTED - 2, 2 * COUNTED + 1);
+    penalised.max_tokens -= 3;
+    assert_in_range(steps_of(penalised, 4), COUNTED, COUNTED + 2);
 }
 
 /* Of 16 requests the host samples for so many; steps that are waited for take so much longer than others. */

@@ -8,7 +8,8 @@
 #include "support/suite.h"
 
 #define N 500
-#define WINDOW 64 /* most tokens of a repetition penalty here */
+#define WINDOW 64 /* most tokens of a request here */
+#define MOST 128  /* room for its adjusted logits */
 
 static uint64_t seed, draws;
 
@@ -144,7 +145,7 @@ static void open_device(const char *name, device *d)
     static const struct {
         uint8_t dtype;
         uint32_t rows, cols;
-    } in[] = {{WF_F32, 1, N}, {WF_F32, 1, 3}, {WF_I32, 1, 5}, {WF_I32, 1, 2}, {WF_I32, 1, WINDOW}, {WF_F32, WINDOW, 3}};
+    } in[] = {{WF_F32, 1, N}, {WF_F32, 1, 3}, {WF_I32, 1, 7}, {WF_I32, 1, 4}, {WF_I32, 1, MOST}, {WF_F32, MOST, 3}};
     d->call = (wf_call){.op = WF_OP_SAMPLE, .variant = -1};
     for (size_t i = 0; i < WF_LEN(in); i++) d->call.in[i] = place(d, &at, in[i].dtype, in[i].rows, in[i].cols);
     d->call.out[WF_SAMPLE_Y] = place(d, &at, WF_I32, 1, 1);
@@ -164,55 +165,74 @@ static void put(device *d, int operand, const void *data, size_t size)
     assert_ok(wf_write(d->q, d->buf, d->call.in[operand].offset, data, size, NULL, 0, NULL));
 }
 
-/* A request's repetition penalty becomes logit adjustments, each token of the window once. */
-static int32_t on_device(device *d, const struct weft_sampling *s, const float *x, const int32_t *recent, uint32_t n,
-                         uint64_t position)
+/* A request's penalties and biases, behind n tokens of which the first two are its prompt. pending: the last one is one
+ * that the device alone knows, the third of the step. */
+static int32_t on_device(device *d, const wf_sampling_params *p, const float *x, const wf_logits_processors *a,
+                         const int32_t *tokens, uint32_t n, bool pending)
 {
-    float params[3] = {s->temperature, s->top_p, s->min_p}, adjust[WINDOW][3];
-    int32_t key[5] = {s->top_k, (int32_t)s->seed, (int32_t)(s->seed >> 32), (int32_t)position,
-                      (int32_t)(position >> 32)};
-    int32_t indptr[2] = {0}, ids[WINDOW] = {0}, id = -1;
-    for (uint32_t i = 0; i < n; i++) {
-        bool seen = false;
-        for (uint32_t j = 0; j < i; j++) seen |= recent[j] == recent[i];
-        if (seen) continue;
-        ids[indptr[1]] = recent[i];
-        memcpy(adjust[indptr[1]++], (float[3]){0, s->repeat_penalty > 0 ? s->repeat_penalty : 1, 0}, sizeof *adjust);
-    }
+    const float params[3] = {p->temperature, p->top_p, p->min_p};
+    const int32_t step[4] = {-1, -1, tokens[n - 1], -1};
+    int32_t ids[MOST], id = -1;
+    wf_adjust adjust[MOST];
+    uint32_t k = wf_logits_processors_list(a, tokens, n - pending, pending, 2, ids + 1, adjust + 1);
+    assert_true(k + 1 < MOST);
+    const int32_t key[7] = {p->top_k, (int32_t)p->seed, (int32_t)(p->seed >> 32), (int32_t)p->counter,
+                            (int32_t)(p->counter >> 32), 1, 1 + (int32_t)k};
     put(d, 0, x, N * sizeof *x), put(d, 1, params, sizeof params), put(d, 2, key, sizeof key);
-    put(d, 3, indptr, sizeof indptr), put(d, 4, ids, sizeof ids), put(d, 5, adjust, sizeof adjust);
+    put(d, 3, step, sizeof step), put(d, 4, ids, sizeof ids), put(d, 5, adjust, sizeof adjust);
     assert_ok(wf_submit(d->q, &d->call));
     assert_ok(wf_read(d->q, d->buf, d->call.out[WF_SAMPLE_Y].offset, &id, sizeof id, NULL, 0, NULL));
     assert_ok(wf_finish(d->q));
     return id;
 }
 
-/* Draws in which rounding decides may differ: they are recognised by their margin, and rare. */
+static struct weft_request_params random_request(struct weft_logit_bias bias[4])
+{
+    struct weft_request_params r = {.bias = bias, .n_bias = below(5)};
+    for (size_t i = 0; i < r.n_bias; i++) bias[i] = (struct weft_logit_bias){(int32_t)below(20), (float)below(9) - 4};
+    if (below(3)) r.sampling.repeat_penalty = 1 + (float)below(8) / 8, r.sampling.repeat_last_n = (int32_t)below(9) - 1;
+    if (below(2)) r.sampling.frequency_penalty = (float)below(16) / 8;
+    if (below(2)) r.sampling.presence_penalty = (float)below(16) / 8;
+    return r;
+}
+
+/* What the host knows, and what the device finds out, give the token that the host samples. Draws in which rounding
+ * decides may differ: they are recognised by their margin, and rare. */
 static void compare_on(const char *name)
 {
+    enum { PROMPT = 2 };
     device d = {0};
-    float x[N], z[N];
+    float x[N];
     wf_token_logit scratch[2 * N], more[N];
-    int32_t recent[WINDOW], want = -1;
+    int32_t tokens[WINDOW], want = -1;
     int unclear = 0;
     open_device(name, &d);
     for (int i = 0; i < 300; i++) {
         wf_sampling_params params = random_params();
-        struct weft_sampling s = {
-            params.temperature, params.top_k, params.top_p, params.min_p, below(2) ? 1 + (float)below(8) / 8 : 0,
-            params.seed};
-        uint32_t n = below(WINDOW + 1);
+        struct weft_logit_bias bias[4];
+        struct weft_request_params r = random_request(bias);
+        struct weft_sampling s = {params.temperature, params.top_k, params.top_p, params.min_p, 0, params.seed};
+        uint32_t n = PROMPT + 1 + below(WINDOW - PROMPT);
         double margin = 1;
         random_logits(x);
-        for (uint32_t k = 0; k < n; k++) recent[k] = (int32_t)below(20);
-        wf_seen seen[N] = {0};
-        for (uint32_t k = 0; k < n; k++) seen[recent[k]].recent++;
-        assert_ok(wf_sample(&s, &(wf_logits_processors){.seen = seen}, x, N, params.counter, scratch, &want));
-        if (s.temperature > 0) memcpy(z, scratch + N, sizeof z), wf_sample_row(&params, z, N, more, &margin);
-        int32_t got = on_device(&d, &s, x, recent, n, params.counter);
+        for (uint32_t k = 0; k < n; k++) tokens[k] = (int32_t)below(20);
+        wf_logits_processors a;
+        assert_ok(wf_logits_processors_init(&a, N, &r, tokens, PROMPT));
+        assert_ok(wf_logits_processors_add_end(&a, (int32_t)below(20)));
+        a.forbid_ends = below(2);
+        uint64_t most = wf_logits_processors_most(&a, n - PROMPT);
+        for (uint32_t k = PROMPT + 1; k < n; k++) assert_ok(wf_logits_processors_add_token(&a, tokens, k));
+        int32_t pending = on_device(&d, &params, x, &a, tokens, n, true);
+        assert_ok(wf_logits_processors_add_token(&a, tokens, n));
+        assert_true(a.n <= most);
+        int32_t known = on_device(&d, &params, x, &a, tokens, n, false);
+        assert_ok(wf_sample(&s, &a, x, N, params.counter, scratch, &want));
+        if (s.temperature > 0) wf_sample_row(&params, (float *)(scratch + N), N, more, &margin);
+        wf_logits_processors_free(&a);
         unclear += margin < 2e-5;
-        if (got != want && margin >= 2e-5)
-            fail_msg("%s, seed %llu, %d: %d on the device, %d on the host", name, (unsigned long long)seed, i, got,
+        assert_int_equal(pending, known);
+        if (known != want && margin >= 2e-5)
+            fail_msg("%s, seed %llu, %d: %d on the device, %d on the host", name, (unsigned long long)seed, i, known,
                      want);
     }
     assert_true(unclear < 150);
@@ -252,33 +272,50 @@ static void test_not_finite(void **state)
  */
 static void test_penalties(void **state)
 {
-    static wf_seen seen[8] = {{0, 0}, {1, 0}, {2, 0}, {1, 1}, {1, 1}, {3, 3}, {4, 3}, {0, 0}};
+    static const int32_t tokens[] = {1, 2, 2, 6, 3, 4, 5, 5, 5, 6, 6, 6}; /* four of them the prompt */
     static const float logits[8] = {2, 2, -2, 2, -2, 4, -4, -8};
     static const float want[8] = {2, 1, -4, 1 - 0.75f, -4 - 0.75f, 2 - 0.5f - 3 * 0.25f, -8 - 0.5f - 3 * 0.25f, -8};
-    const struct weft_sampling p = {.repeat_penalty = 2, .presence_penalty = 0.5f, .frequency_penalty = 0.25f};
-    wf_logits_processors a = {.seen = seen};
+    const struct weft_request_params p = {
+        .sampling = {.repeat_penalty = 2, .presence_penalty = 0.5f, .frequency_penalty = 0.25f}};
+    wf_logits_processors a;
     float z[8];
+    assert_ok(wf_logits_processors_init(&a, 8, &p, tokens, 4));
+    for (size_t n = 5; n <= WF_LEN(tokens); n++) assert_ok(wf_logits_processors_add_token(&a, tokens, n));
     memcpy(z, logits, sizeof z);
-    wf_logits_processors_apply(&a, &p, z, 8);
+    wf_logits_processors_apply(&a, z);
     assert_memory_equal(z, want, sizeof z);
+    wf_logits_processors_free(&a);
 }
 
-/* Tokens leave the window of the repetition penalty, and stay generated. */
+/* Tokens leave the window of the repetition penalty, and stay generated where that counts. */
 static void test_penalty_window(void **state)
 {
     static const int32_t tokens[6] = {0, 1, 1, 2, 1, 3}; /* three of them the prompt */
-    static const struct { uint32_t window; wf_seen want[4];
+    static const struct {
+        int32_t window;
+        uint32_t want[4][2]; /* recent, generated */
     } rows[] = {
-        {UINT32_MAX, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}}, {6, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}},
-        {5, {{0, 0}, {3, 1}, {1, 1}, {1, 1}}},          {3, {{0, 0}, {1, 1}, {1, 1}, {1, 1}}},
+        {0, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}}, {6, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}},
+        {5, {{0, 0}, {3, 1}, {1, 1}, {1, 1}}}, {3, {{0, 0}, {1, 1}, {1, 1}, {1, 1}}},
         {1, {{0, 0}, {0, 1}, {0, 1}, {1, 1}}},
     };
-    for (size_t k = 0; k < WF_LEN(rows); k++) {
-        wf_seen seen[4] = {0};
-        wf_logits_processors a = {.seen = seen, .window = rows[k].window};
-        for (size_t i = 3 - WF_MIN(3, a.window); i < 3; i++) seen[tokens[i]].recent++;
-        for (size_t n = 4; n <= 6; n++) wf_logits_processors_add_token(&a, tokens, n);
-        assert_memory_equal(seen, rows[k].want, sizeof seen);
+    for (size_t k = 0; k < 2 * WF_LEN(rows); k++) {
+        const struct weft_request_params p = {.sampling = {.repeat_penalty = 2, .frequency_penalty = (float)(k % 2),
+                                                           .repeat_last_n = rows[k / 2].window}};
+        wf_logits_processors a;
+        assert_ok(wf_logits_processors_init(&a, 4, &p, tokens, 3));
+        for (size_t n = 4; n <= 6; n++) assert_ok(wf_logits_processors_add_token(&a, tokens, n));
+        for (int32_t id = 0; id < 4; id++) {
+            const uint32_t *want = rows[k / 2].want[id];
+            bool there = want[0] || (want[1] && k % 2);
+            assert_int_equal(a.place[id] > 0, there);
+            if (!there) continue;
+            const wf_changed *t = &a.list[a.place[id] - 1];
+            assert_int_equal(t->id, id);
+            assert_int_equal(t->recent, want[0]);
+            if (k % 2) assert_int_equal(t->generated, want[1]);
+        }
+        wf_logits_processors_free(&a);
     }
 }
 
