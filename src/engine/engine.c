@@ -55,7 +55,6 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
     const struct weft_stats *taken = &e->drafter_stats;
     e->dev->taken = taken->weight_bytes + taken->kv_bytes + taken->activation_bytes + taken->scratch_bytes;
     wf_startup_part(&e->startup, WF_STARTUP_DEVICE, e->startup.begin_ns);
-    e->swaps.dev = e->dev;
     return WEFT_OK;
 }
 
@@ -138,6 +137,15 @@ static weft_status make_exec(struct weft_engine *e)
     }
 }
 
+static weft_status init_sched(struct weft_engine *e, const wf_sched_params *sp)
+{
+    WF_TRY(wf_sched_init(&e->sched, &e->layout.limits, sp));
+    e->swaps.dev = e->dev, e->swaps.mover = wf_engine_mover(e), e->swaps.page_bytes = wf_page_bytes(&e->layout.graph);
+    if (e->ranks.n) return WEFT_OK; /* each device has a part of a page: preempted sequences are computed again */
+    e->sched.swaps = &e->swaps;
+    return wf_exec_open_moves(e->exec);
+}
+
 /* Batches and scheduler. */
 static weft_status make_sched(struct weft_engine *e)
 {
@@ -155,7 +163,7 @@ static weft_status make_sched(struct weft_engine *e)
     memcpy(sp.tables, l->graph.kv.tables, sizeof sp.tables);
     WF_TRY(make_batches(e));
     WF_TRY(wf_batch_init(&e->batch, &l->limits));
-    WF_TRY(wf_sched_init(&e->sched, &l->limits, &sp));
+    WF_TRY(init_sched(e, &sp));
     if (e->step_ms && !on_gpu) e->sched.alone = WF_ALONE_LEAST; /* until a step has been measured */
     return WEFT_OK;
 }
@@ -211,11 +219,12 @@ static weft_status replan(struct weft_engine *e, wf_plans *plans)
     WF_TRY(wf_exec_create(e->dev, &e->layout.graph, &e->layout.plans, e->views, l, &e->exec));
     WF_TRY(wf_exec_bind(e->exec, NULL, NULL));
     wf_sched_free(&e->sched);
-    WF_TRY(wf_sched_init(&e->sched, l, &sp));
+    WF_TRY(init_sched(e, &sp));
     wf_batch_free(&e->batch);
     WF_TRY(wf_batch_init(&e->batch, l)); /* there may be more pages than before */
     e->stats.kv_pages = l->pages;
-    return wf_engine_use_tiers(e);
+    wf_engine_use_tiers(e);
+    return WEFT_OK;
 }
 
 weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans)
@@ -305,7 +314,10 @@ static void watch_group(struct weft_engine *e)
 static bool await_work(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    if (rests(e) && !e->lent && e->exec) wf_exec_mark_idle(e->exec), wf_swaps_trim(&e->swaps);
+    if (rests(e) && !e->lent && e->exec) {
+        wf_exec_mark_idle(e->exec);
+        if (e->swaps.n_free) wf_exec_finish_moves(e->exec), wf_swaps_trim(&e->swaps);
+    }
     while (rests(e) && !e->stop) {
         e->resting = true;
         pthread_cond_broadcast(&e->ended);

@@ -7,7 +7,6 @@
 #define WF_ENGINE_H
 
 #include "engine/layout.h"
-#include "exec/swap.h"
 #include "grammar/grammar.h"
 #include "plan/machine.h"
 #include "sample/sampling.h"
@@ -166,7 +165,6 @@ struct weft_request {
     wf_seq seq;
     int32_t *tokens;               /* [seq.max_tokens + 1] */
     uint32_t n_prompt, n_reported; /* n_reported: prompt positions whose events have been delivered */
-    wf_swap_memory host;           /* its KV pages while it is swapped out; from weft_engine.swaps */
     struct weft_request_params p;  /* the caller's pointers are cleared */
     wf_events *events;             /* NULL: it is not pulled from */
     wf_detokenizer detokenizer;
@@ -259,10 +257,11 @@ weft_status wf_away_step(struct weft_engine *e, const wf_batch *b);
 void wf_away_close(struct weft_engine *e);
 
 /* kv_tiers.c: */
+wf_mover wf_engine_mover(struct weft_engine *e);
 weft_status wf_model_identify(const struct weft_model *m, wf_key *out); /* by what it computes: reads all weights */
 weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engine_params *p); /* sets kv_base */
 weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine_params *p); /* after identify_kv */
-weft_status wf_engine_use_tiers(struct weft_engine *e); /* by a new scheduler and exec; without tiers nothing */
+void wf_engine_use_tiers(struct weft_engine *e); /* by a new scheduler; without tiers nothing */
 void wf_engine_pause(struct weft_engine *e);            /* for a moment, while only copies run */
 void wf_engine_learn_compute(struct weft_engine *e, uint32_t tokens, uint64_t ns);
 void wf_engine_count_tiers(struct weft_engine *e); /* under lock */
@@ -377,9 +376,6 @@ void wf_draft_choose(struct weft_engine *e); /* how many the next step verifies:
 /* A step of decodes alone took so long; alone: none was in flight beside it. */
 void wf_draft_timed(struct weft_engine *e, uint32_t tokens, bool alone, uint64_t ns);
 /* request.c: used by the engine's thread. */
-/* Its KV pages go to the host in the next step, or come back. Without host memory they are recomputed, which is not
- * an error. */
-weft_status wf_request_swap(struct weft_request *r, const wf_swap *m);
 /* false: the request has ended, for a logit is not finite or there is no memory for events. */
 bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
 /* Does its next token need the logits on the host? Otherwise the device samples it. This depends on the request

@@ -160,14 +160,19 @@ weft_status wf_engine_identify_kv(struct weft_engine *e, const struct weft_engin
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
-static weft_status begin_copy(void *engine, bool out, const wf_tier_copy *list, uint32_t n, uint32_t *ticket)
+static weft_status begin_copy(void *engine, bool out, const wf_page_copy *list, uint32_t n, uint32_t *ticket)
 {
     return wf_exec_move(((struct weft_engine *)engine)->exec, out, list, n, ticket);
 }
 
-static enum wf_tier_moved poll_copy(void *engine, uint32_t ticket)
+static enum wf_moved poll_copy(void *engine, uint32_t ticket)
 {
     return wf_exec_moved(((struct weft_engine *)engine)->exec, ticket);
+}
+
+wf_mover wf_engine_mover(struct weft_engine *e)
+{
+    return (wf_mover){e, begin_copy, poll_copy};
 }
 
 weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine_params *p)
@@ -186,22 +191,21 @@ weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine
                           .load_always = p->debug && p->debug->kv_load_always,
                           .disk = {.path = p->kv_disk, .bytes = p->kv_disk_bytes, .page_bytes = page,
                                    .page_tokens = l->page_tokens, .identity = e->kv_base}};
-    WF_TRY(wf_tiers_open(e->dev, &tp, &(wf_tier_mover){e, begin_copy, poll_copy}, l->limits.pages, &e->tiers));
+    wf_mover mover = wf_engine_mover(e);
+    WF_TRY(wf_tiers_open(e->dev, &tp, &mover, l->limits.pages, &e->tiers));
     wf_log(WEFT_LOG_INFO, "KV cache: %s of host memory below the device, %u blocks of %u tokens",
            WF_HUMAN(wf_tiers_stats(&e->tiers, WEFT_KV_TIER_HOST).bytes, true), e->tiers.pool.n, l->page_tokens);
     if (e->tiers.disk)
         wf_log(WEFT_LOG_INFO, "KV cache: %s in %s below that, with %u blocks of earlier",
                WF_HUMAN(wf_disk_stats(e->tiers.disk).bytes, true), p->kv_disk, wf_disk_found(e->tiers.disk));
-    WF_TRY(wf_engine_use_tiers(e));
+    wf_engine_use_tiers(e);
     wf_engine_count_tiers(e);
     return WEFT_OK;
 }
 
-weft_status wf_engine_use_tiers(struct weft_engine *e)
+void wf_engine_use_tiers(struct weft_engine *e)
 {
-    if (!e->tiers.pool.n) return WEFT_OK;
-    wf_sched_use_tiers(&e->sched, &e->tiers);
-    return wf_exec_open_moves(e->exec);
+    if (e->tiers.pool.n) wf_sched_use_tiers(&e->sched, &e->tiers);
 }
 
 /* ---- on the engine's thread ---------------------------------------------------------------------------------- */

@@ -364,11 +364,10 @@ void wf_layout_save_memory(wf_dev *dev, const wf_weights *w)
 static weft_status choose_plans(wf_layout *l)
 {
     const struct weft_engine_params *p = &l->params;
-    bool copy_queue = wf_has_copy_queue(l->device);
     if (l->graph.bidirectional) { /* the first token of a prompt waits for K and V of the last one */
         wf_copy(l->plan_from, sizeof l->plan_from, "sequential, since attention is bidirectional");
         l->plans.n = 1;
-        return wf_plan_sequential(&l->graph, copy_queue, &l->plans.list[0]);
+        return wf_plan_sequential(&l->graph, &l->plans.list[0]);
     }
     if (p->plan && p->nano_batches > 1)
         return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
@@ -379,13 +378,13 @@ static weft_status choose_plans(wf_layout *l)
     if (p->nano_batches > 1) {
         snprintf(l->plan_from, sizeof l->plan_from, "in %u nano-batches, as weft_engine_params.nano_batches says",
                  p->nano_batches);
-        return wf_plans_overlap(&l->graph, p->nano_batches, l->limits.step_tokens, l->tile, copy_queue, &l->plans);
+        return wf_plans_overlap(&l->graph, p->nano_batches, l->limits.step_tokens, l->tile, &l->plans);
     }
     if (p->nano_batches)
         wf_copy(l->plan_from, sizeof l->plan_from, "sequential, as weft_engine_params.nano_batches says");
     else if (l->dev && wf_kept_plans(l->dev, &l->graph, &l->plans, l->plan_from, sizeof l->plan_from)) return WEFT_OK;
     l->plans.n = 1;
-    return wf_plan_sequential(&l->graph, copy_queue, &l->plans.list[0]);
+    return wf_plan_sequential(&l->graph, &l->plans.list[0]);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------- */

@@ -83,7 +83,7 @@ void wf_layout_say_less(const wf_layout *l);
  * file, with a warning. Before layouts of weights are asked for. */
 void wf_layout_save_memory(wf_dev *dev, const wf_weights *w);
 
-/* KV pages are copied on a queue of their own, except where the same cores would copy. */
+/* Copies of KV pages run beside kernels, except where the same cores would copy. */
 #define wf_has_copy_queue(device) ((device)->type != WEFT_DEVICE_CPU)
 
 #endif

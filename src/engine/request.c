@@ -357,27 +357,6 @@ bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
     return s == WEFT_OK;
 }
 
-weft_status wf_request_swap(struct weft_request *r, const wf_swap *m)
-{
-    struct weft_engine *e = r->engine;
-    if (e->ranks.n) { /* each device has a part of its pages: they are computed again */
-        wf_sched_discard(&e->sched, &r->seq);
-        return WEFT_OK;
-    }
-    if (m->out && !r->host.host.data && wf_swaps_alloc(&e->swaps, m->n * wf_exec_page_bytes(e->exec),
-                                                       &r->host) != WEFT_OK) {
-        if (e->dev->lost) return WEFT_ERR_DEVICE;
-        wf_sched_discard(&e->sched, &r->seq);
-        return WEFT_OK;
-    }
-    pthread_mutex_lock(&e->lock);
-    *(m->out ? &e->stats.swapped_out_bytes : &e->stats.swapped_in_bytes) += m->n * wf_exec_page_bytes(e->exec);
-    pthread_mutex_unlock(&e->lock);
-    WF_TRY(wf_swaps_add(&e->swaps, &(wf_page_copy){m->out, m->pages, m->n, r->host.host.data}));
-    if (!m->out) wf_swaps_release(&e->swaps, &r->host);
-    return WEFT_OK;
-}
-
 bool wf_request_needs_logits(const struct weft_request *r)
 {
     uint64_t adjusted = wf_logits_processors_most(&r->processors, r->seq.max_tokens - r->n_prompt);
@@ -481,7 +460,6 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     pthread_mutex_lock(&e->lock);
     wf_engine_leave_adapter(e, r); /* before DONE, whose reader may unload it */
     pthread_mutex_unlock(&e->lock);
-    wf_swaps_release(&e->swaps, &r->host);
     wf_engine_count(e); /* so that a callback of DONE sees up-to-date statistics */
     weft_status tail = WEFT_OK;
     for (int part = 0; part < 2 && tail == WEFT_OK && !r->stop.found; part++) {

@@ -190,6 +190,8 @@ void wf_engine_count(struct weft_engine *e)
     e->oldest_ns = oldest_ns;
     s->kv_pages_used = wf_pages_in_use(&e->sched.pages);
     s->preempted = e->sched.n_preempted;
+    s->swapped_out_bytes = e->swaps.out_bytes;
+    s->swapped_in_bytes = e->swaps.in_bytes;
     s->recomputed_tokens = e->sched.n_recomputed;
     s->prefix_queries = e->sched.prefix_queries;
     s->prefix_hits = e->sched.prefix_hits;
@@ -284,13 +286,9 @@ static bool submit_step(struct weft_engine *e)
     note_sampling(e, step);
     step->number = e->n_submitted++;
     step->start_ns = wf_now_ns();
-    weft_status s = WEFT_OK;
-    for (size_t i = 0; s == WEFT_OK && i < e->sched.n_swaps; i++)
-        s = wf_request_swap(request_of(e->sched.swaps[i].q), &e->sched.swaps[i]);
     wf_step_io io = {.ids = step->ids.data, .logits = step->have_logits ? e->logits.data : NULL,
-                     .wanted = wanted_logits(e, step), .copies = e->swaps.list, .n_copies = e->swaps.n};
-    if (s == WEFT_OK) s = wf_ranks_submit(e, &e->batch, &io);
-    wf_swaps_submitted(&e->swaps);
+                     .wanted = wanted_logits(e, step)};
+    weft_status s = wf_ranks_submit(e, &e->batch, &io);
     if (s == WEFT_ERR_CANCELLED) { /* who looks at a step has broken it off, since nobody wants it */
         for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
         drop_steps(e);

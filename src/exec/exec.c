@@ -121,31 +121,9 @@ static weft_status run_download(wf_exec *e, const wf_submission *now, const wf_c
     return WEFT_OK;
 }
 
-/* Copies a page; flushes where more bytes have gathered than a slow bus moves in a second. */
-static weft_status swap_page(wf_exec *e, wf_queue *q, int32_t page, bool out, uint8_t *host, uint64_t *gathered)
-{
-    enum { MOST = 256 << 20 };
-    uint64_t bytes = wf_exec_page_bytes(e);
-    bool full = *gathered && *gathered + bytes > MOST;
-    *gathered = full ? bytes : *gathered + bytes;
-    if (full) WF_TRY(wf_flush(q));
-    return wf_memory_copy(&e->mem, q, page, out, host, NULL);
-}
-
 weft_status wf_exec_read_page(wf_exec *e, wf_queue *q, int32_t page, void *host, wf_event *end)
 {
     return wf_memory_copy(&e->mem, q, page, true, host, end);
-}
-
-static weft_status run_swap(wf_exec *e, const wf_submission *now, wf_queue *q, bool out, const order *o)
-{
-    uint64_t bytes = wf_exec_page_bytes(e), gathered = 0;
-    if (o->n_waits) WF_TRY(wf_mark(q, o->waits, o->n_waits, NULL));
-    for (const wf_page_copy *s = now->io->copies; s < now->io->copies + now->io->n_copies; s++)
-        for (uint32_t i = 0; i < s->n && s->out == out; i++)
-            WF_TRY(swap_page(e, q, s->pages[i], out, (uint8_t *)s->host + i * bytes, &gathered));
-    WF_TRY(wf_mark(q, NULL, 0, o->end));
-    return wf_flush(q);
 }
 
 /* A device without others has sent, received and combined everything already, and may know what that costs. */
@@ -167,25 +145,8 @@ static weft_status run_node(wf_exec *e, const wf_submission *now, const wf_comma
         return wf_write(q, e->inputs.buf, e->inputs.offset, now->f->staging.data, now->upload_bytes, o->waits,
                         o->n_waits, o->end);
     case WF_NODE_DOWNLOAD: return run_download(e, now, c, rows, o);
-    case WF_NODE_SWAP_OUT: return run_swap(e, now, q, true, o);
-    case WF_NODE_SWAP_IN: return run_swap(e, now, q, false, o);
     default: return run_network(e, now, c, rows, o);
     }
-}
-
-static bool swaps_any(const wf_step_io *io, bool out)
-{
-    for (size_t i = 0; i < io->n_copies; i++)
-        if (io->copies[i].out == out) return true;
-    return false;
-}
-
-static wf_range work_of(const wf_exec *e, const wf_submission *now, const wf_command *c)
-{
-    const wf_node *n = c->node;
-    bool swap = n->kind == WF_NODE_SWAP_OUT || n->kind == WF_NODE_SWAP_IN;
-    if (swap && !swaps_any(now->io, n->kind == WF_NODE_SWAP_OUT)) return (wf_range){0};
-    return is_wanted(e, now, n) ? wf_command_range(c, &now->f->step) : (wf_range){0};
 }
 
 /* A command without work still stands for the ones before it in its queue, where others wait for it. */
@@ -193,7 +154,7 @@ static weft_status run_command(wf_exec *e, const wf_submission *now, size_t i)
 {
     const wf_command *c = &now->f->program->commands[i];
     const wf_nano *n = c->nano;
-    wf_range rows = work_of(e, now, c);
+    wf_range rows = is_wanted(e, now, c->node) ? wf_command_range(c, &now->f->step) : (wf_range){0};
     order o = order_of(e, now, i);
     bool stands_for = n->n_waits || (n->signal && now->f->used[n->queue]);
     now->f->fired[i] = rows.count || stands_for;
@@ -245,7 +206,8 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
                                   .max_kv = b->max_kv,
                                   .max_q = b->max_q};
     wf_inputs_pack(e, &now);
-    weft_status s = run_step(e, &now);
+    weft_status s = wf_moves_gate(e, &now.before);
+    if (s == WEFT_OK) s = run_step(e, &now);
     if (s == WEFT_OK) e->n_in_flight++;
     for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->n_queues; q++)
         wf_finish(e->queues[q]); /* none may write to the caller's memory later */

@@ -8,7 +8,7 @@
 #include "exec/memory.h"
 #include "exec/profile.h"
 #include "exec/program.h"
-#include "kv/tiers.h"
+#include "kv/move.h"
 
 typedef struct wf_exec wf_exec;
 
@@ -31,24 +31,13 @@ weft_status wf_exec_bind(wf_exec *e, weft_progress_fn progress, void *user);
 /* Steps that may be in flight at one time: one runs while the next one is formed and submitted. */
 #define WF_EXEC_DEPTH 2
 
-/* KV pages that a step copies to the host before it computes, or back: n of them, all layers, page by page, at
- * n * wf_exec_page_bytes of host memory, pinned where the device has such. */
-typedef struct wf_page_copy {
-    bool out;
-    const int32_t *pages;
-    uint32_t n;
-    void *host;
-} wf_page_copy;
-
-/* Further inputs of a step, and its results. Memory for results and page copies belongs to the device until
+/* Further inputs of a step, and its results. Memory for results belongs to the device until
  * wf_exec_wait has returned for this step; wf_exec_submit copies all else. */
 typedef struct wf_step_io {
     /* [b->n_logits], the sampled token of each, or NULL; 4 bytes per row to read back instead of a row of logits. */
     int32_t *ids;
     float *logits;        /* [b->n_logits, vocabulary], or NULL */
     const bool *wanted;   /* [b->n_logits], the rows of logits that come to the host; NULL: all */
-    const wf_page_copy *copies; /* all that go out come before all that come in */
-    size_t n_copies;
 } wf_step_io;
 /* Submits a step behind those in flight and returns; at most WF_EXEC_DEPTH may be in flight. After an error nothing of
  * the step is in flight, or the device is lost; its results are undefined. */
@@ -84,10 +73,11 @@ uint64_t wf_exec_page_bytes(const wf_exec *e);
 /* Copies a KV page to host memory on a queue of the caller's, beside steps, which must not write to the page meanwhile.
  * end: NULL, or of the last part. */
 weft_status wf_exec_read_page(wf_exec *e, wf_queue *q, int32_t page, void *host, wf_event *end);
-/* moves.c: copies of pages beside steps, for wf_tier_mover. Queues for them are there once they are opened. */
+/* moves.c: copies of pages, for wf_mover. Queues for them are there once they are opened. */
 weft_status wf_exec_open_moves(wf_exec *e);
-weft_status wf_exec_move(wf_exec *e, bool out, const wf_tier_copy *list, uint32_t n, uint32_t *ticket);
-enum wf_tier_moved wf_exec_moved(wf_exec *e, uint32_t ticket);
+weft_status wf_exec_move(wf_exec *e, bool out, const wf_page_copy *list, uint32_t n, uint32_t *ticket);
+enum wf_moved wf_exec_moved(wf_exec *e, uint32_t ticket);
+void wf_exec_finish_moves(wf_exec *e); /* waits for those that steps wait for, where none has done so */
 uint32_t wf_exec_queues(const wf_exec *e); /* how many it has, those aside */
 /* Fills all KV pages with NaN (tests), or with small numbers, for measurements: untouched memory may be one page of
  * zeros, which caches hold. */
@@ -102,8 +92,8 @@ void wf_exec_use_plan(wf_exec *e, size_t plan);
 enum { WF_PROBE_LANES = 2 };
 typedef struct wf_probe wf_probe;
 typedef struct wf_probe_lane { /* runs on a queue of its own */
-    const char *op;  /* name of its nodes: a kernel, a transfer, or "swap_out": one KV page to the host */
-    wf_range rows;   /* lanes with rows in common may write to the same memory; of swap_out pages */
+    const char *op;  /* name of its nodes: a kernel or a transfer; NULL: it copies one KV page to the host */
+    wf_range rows;   /* lanes with rows in common may write to the same memory; of copies the pages */
     uint32_t groups; /* as in wf_call.max_groups */
 } wf_probe_lane;
 /* Of one launch: the median, and half the distance of the quartiles; NaN: none ran beside all other lanes. */

@@ -48,7 +48,6 @@ static row row_of(const printer *p, const wf_command *c)
     row r = {.tokens = wf_command_range(c, &p->st)};
     const wf_node *n = c->node;
     wf_call call;
-    if (n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT) r.tokens.count = 0;
     r.class = wf_node_class(p->e->g, n, r.tokens.count, keys_of(p, n), wf_ridge(p->e->dev->info.type));
     if (!r.tokens.count) return r;
     r.work = wf_node_work(p->e->g, n, r.tokens.count, keys_of(p, n));

@@ -50,7 +50,11 @@ struct wf_exec {
     uint64_t input_bytes;
     struct {
         wf_queue *queues[2]; /* to the device, and to the host; NULL until they are opened */
-        wf_exec_copy list[WF_TIER_MOVES];
+        wf_exec_copy list[WF_MOVES];
+        /* Those that steps wait for end in turn; last: the end of the newest, NULL: none is in flight. passed: on queue
+         * 0, where a step waits. */
+        wf_event *gates[2], *last, *passed;
+        bool gated; /* the next step waits */
     } moves;
     wf_exec_group group;
     struct {
@@ -67,7 +71,7 @@ typedef struct wf_submission {
     wf_inflight *f;
     const wf_batch *b;
     const wf_step_io *io;
-    wf_event *before; /* the end of the step before, or NULL */
+    wf_event *before; /* the end of the step before, and of moves that it waits for; or NULL */
     uint64_t upload_bytes;
 } wf_submission;
 
@@ -77,6 +81,8 @@ weft_status wf_collective_run(wf_exec *e, const wf_submission *now, const wf_com
 void wf_collective_close(wf_exec *e);
 /* moves.c: */
 void wf_moves_close(wf_exec *e);
+/* Queue 0 waits for the moves that the next step waits for; where there are any, `before` becomes their end. */
+weft_status wf_moves_gate(wf_exec *e, wf_event **before);
 void wf_moves_void(wf_exec *e); /* the device breaks off what is in flight */
 /* inputs.c: packs the batch's arrays into the staging memory, and sets f->step.input_at and upload_bytes. */
 void wf_inputs_pack(wf_exec *e, wf_submission *now);

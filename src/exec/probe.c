@@ -96,7 +96,7 @@ static wf_call call_of(const wf_probe *p, const lane *l, const wf_command *c)
 
 static bool copies_pages(const lane *l)
 {
-    return l->list[0].command->node->kind == WF_NODE_SWAP_OUT;
+    return !l->what->op;
 }
 
 static wf_queue *queue_of(const lane *l)
@@ -109,6 +109,11 @@ static weft_status bind_lane(wf_probe *p, lane *l)
     const wf_program *program = &p->e->programs[0];
     uint64_t scratch = 0;
     l->n_list = 0;
+    if (copies_pages(l)) {
+        if (!l->what->rows.count) return wf_fail(WEFT_ERR_ARG, "copies of no pages cannot be measured");
+        if (!l->copies) WF_TRY(wf_copy_queue_create(p->e->dev, &l->copies));
+        return l->host.data ? WEFT_OK : wf_host_create(p->e->dev, wf_exec_page_bytes(p->e), &l->host);
+    }
     for (const wf_command *c = program->commands; c < program->commands + program->n && l->n_list < MAX_LAYERS; c++) {
         if (strcmp(c->node->name, l->what->op)) continue;
         launched *x = &l->list[l->n_list++];
@@ -118,21 +123,16 @@ static weft_status bind_lane(wf_probe *p, lane *l)
         WF_TRY(wf_bind(p->e->dev, &call, &x->binding));
     }
     if (!l->n_list) return wf_fail(WEFT_ERR_ARG, "this model has no op '%s'", l->what->op);
-    if (copies_pages(l) && !l->what->rows.count) return wf_fail(WEFT_ERR_ARG, "copies of no pages cannot be measured");
-    if (copies_pages(l)) {
-        if (!l->copies) WF_TRY(wf_copy_queue_create(p->e->dev, &l->copies));
-        return l->host.data ? WEFT_OK : wf_host_create(p->e->dev, wf_exec_page_bytes(p->e), &l->host);
-    }
     return wf_queue_reserve(l->q, &scratch);
 }
 
 static weft_status launch_op(wf_probe *p, lane *l, uint32_t i)
 {
-    const launched *x = &l->list[i % l->n_list];
-    const wf_node *n = x->command->node;
     if (copies_pages(l))
         return wf_exec_read_page(p->e, l->copies, (int32_t)(l->what->rows.first + i % l->what->rows.count),
                                  l->host.data, l->ends[i]);
+    const launched *x = &l->list[i % l->n_list];
+    const wf_node *n = x->command->node;
     if (n->kind != WF_NODE_KERNEL) {
         const wf_value *v = &p->e->g->values[n->in[0].value];
         return wf_transfer(l->q, l->what->rows.count * wf_dtype_bytes(v->dtype, v->cols), NULL, 0, l->ends[i]);

@@ -39,7 +39,7 @@ static void *slot_data(const wf_tiers *t, int32_t slot)
     return (uint8_t *)t->slabs[i / t->slots_per_slab].data + i % t->slots_per_slab * t->p.page_bytes;
 }
 
-weft_status wf_tiers_open(wf_dev *dev, const wf_tiers_params *p, const wf_tier_mover *mover, uint32_t n_pages,
+weft_status wf_tiers_open(wf_dev *dev, const wf_tiers_params *p, const wf_mover *mover, uint32_t n_pages,
                           wf_tiers *t)
 {
     *t = (wf_tiers){.p = *p, .mover = *mover, .dev = dev, .cap_offers = n_pages};
@@ -50,7 +50,7 @@ weft_status wf_tiers_open(wf_dev *dev, const wf_tiers_params *p, const wf_tier_m
     if (s == WEFT_OK) {
         t->seen = wf_calloc(t->n_seen, WAYS * sizeof *t->seen);
         t->offers = wf_calloc(t->cap_offers, sizeof *t->offers);
-        t->moves = wf_calloc(WF_TIER_MOVES, sizeof *t->moves);
+        t->moves = wf_calloc(WF_MOVES, sizeof *t->moves);
         if (!t->seen || !t->offers || !t->moves) s = WEFT_ERR_NOMEM;
     }
     if (s != WEFT_OK) wf_tiers_close(t);
@@ -237,8 +237,8 @@ void wf_tiers_leave(wf_tiers *t, wf_tier_load *l)
 
 static wf_tier_move *idle_move(wf_tiers *t, bool out)
 {
-    wf_tier_move *first = t->moves + (out ? 0 : WF_TIER_MOVES / 2);
-    for (wf_tier_move *m = first; m < first + WF_TIER_MOVES / 2; m++)
+    wf_tier_move *first = t->moves + (out ? 0 : WF_MOVES / 2);
+    for (wf_tier_move *m = first; m < first + WF_MOVES / 2; m++)
         if (!m->runs) return *m = (wf_tier_move){.out = out}, m;
     return NULL;
 }
@@ -295,9 +295,9 @@ static void finish_move(wf_tiers *t, wf_tier_move *m, bool ok)
 
 static void begin_move(wf_tiers *t, wf_tier_move *m)
 {
-    wf_tier_copy list[WF_TIER_MOVE_PAGES];
+    wf_page_copy list[WF_MOVE_PAGES];
     for (uint32_t i = 0; i < m->n; i++) {
-        list[i] = (wf_tier_copy){m->page[i], slot_data(t, m->slot[i])};
+        list[i] = (wf_page_copy){m->page[i], slot_data(t, m->slot[i])};
         wf_pages_ref(t->pages, m->page[i]);
     }
     m->began_ns = t->now_ns, m->behind = t->behind;
@@ -345,11 +345,11 @@ void wf_tiers_poll(wf_tiers *t, uint64_t now_ns)
     uint32_t blocks = 0;
     bool loaded = false;
     t->now_ns = now_ns;
-    for (wf_tier_move *m = t->moves; m < t->moves + WF_TIER_MOVES; m++) {
-        enum wf_tier_moved moved = m->runs ? t->mover.poll(t->mover.user, m->ticket) : WF_TIER_MOVING;
-        if (moved == WF_TIER_MOVING) continue;
+    for (wf_tier_move *m = t->moves; m < t->moves + WF_MOVES; m++) {
+        enum wf_moved moved = m->runs ? t->mover.poll(t->mover.user, m->ticket) : WF_MOVING;
+        if (moved == WF_MOVING) continue;
         uint64_t ns = t->now_ns - m->began_ns;
-        bool whole = moved == WF_TIER_MOVED;
+        bool whole = moved == WF_MOVED;
         *(m->out ? &t->stats.store_ns : &t->stats.load_ns) += ns;
         loaded |= !m->out;
         if (!m->out && whole && !m->behind) first_ns = WF_MIN(first_ns, m->began_ns), blocks += m->n;
@@ -408,7 +408,7 @@ static void begin_loads(wf_tiers *t)
             m->load = l;
             m->page[m->n] = b->page;
             m->slot[m->n++] = b->slot;
-            if (m->n == WF_TIER_MOVE_PAGES) begin_move(t, m), m = NULL;
+            if (m->n == WF_MOVE_PAGES) begin_move(t, m), m = NULL;
         }
         if (m) begin_move(t, m);
     }
@@ -440,9 +440,9 @@ static bool is_behind(const wf_tiers *t, uint32_t coming)
 static void begin_stores(wf_tiers *t)
 {
     uint32_t most = WF_MAX(t->pages->guaranteed / 8, 1u), held = 0;
-    for (const wf_tier_move *m = t->moves; m < t->moves + WF_TIER_MOVES / 2; m++) held += m->runs ? m->n : 0;
+    for (const wf_tier_move *m = t->moves; m < t->moves + WF_MOVES / 2; m++) held += m->runs ? m->n : 0;
     for (wf_tier_move *m; t->n_offers && held < most && !is_behind(t, held) && (m = idle_move(t, true));) {
-        while (t->n_offers && m->n < WF_MIN(most - held, (uint32_t)WF_TIER_MOVE_PAGES)) take_offer(t, m);
+        while (t->n_offers && m->n < WF_MIN(most - held, (uint32_t)WF_MOVE_PAGES)) take_offer(t, m);
         held += m->n;
         if (m->n) begin_move(t, m);
     }
@@ -462,7 +462,7 @@ void wf_tiers_begin(wf_tiers *t, bool behind)
 {
     if (is_over(t)) return;
     t->behind = behind;
-    for (wf_tier_move *m = t->moves; m < t->moves + WF_TIER_MOVES; m++) m->behind |= behind; /* or beside */
+    for (wf_tier_move *m = t->moves; m < t->moves + WF_MOVES; m++) m->behind |= behind; /* or beside */
     begin_loads(t);
     begin_stores(t);
 }

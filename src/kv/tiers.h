@@ -24,25 +24,8 @@
 
 #include "dev/dev.h"
 #include "kv/disk.h"
+#include "kv/move.h"
 #include "kv/prefix.h"
-
-enum { WF_TIER_MOVE_PAGES = 64, WF_TIER_MOVES = 32 }; /* pages of a copy; copies in flight, half of them each way:
-                                                          * what a link moves while a step runs */
-
-typedef struct wf_tier_copy {
-    int32_t page;
-    void *host;
-} wf_tier_copy;
-
-enum wf_tier_moved { WF_TIER_MOVING, WF_TIER_MOVED, WF_TIER_VOID };
-/* What copies. begin: n pages to host memory (out) or from there, behind the steps submitted so far; the list is read
- * during the call only. poll: VOID: nothing may be made of what was copied. Each ticket is polled until it is not
- * MOVING. */
-typedef struct wf_tier_mover {
-    void *user;
-    weft_status (*begin)(void *user, bool out, const wf_tier_copy *list, uint32_t n, uint32_t *ticket);
-    enum wf_tier_moved (*poll)(void *user, uint32_t ticket);
-} wf_tier_mover;
 
 typedef struct wf_tier_block { /* of a load */
     int32_t page, slot; /* slot: its place (wf_tiers_find) */
@@ -62,7 +45,7 @@ typedef struct wf_tier_move {
     uint32_t ticket, n;
     uint64_t began_ns;
     wf_tier_load *load;
-    int32_t page[WF_TIER_MOVE_PAGES], slot[WF_TIER_MOVE_PAGES];
+    int32_t page[WF_MOVE_PAGES], slot[WF_MOVE_PAGES];
 } wf_tier_move;
 
 typedef struct wf_tier_offer {
@@ -88,7 +71,7 @@ typedef struct wf_tiers_params {
 
 typedef struct wf_tiers {
     wf_tiers_params p;
-    wf_tier_mover mover;
+    wf_mover mover;
     wf_dev *dev;
     wf_pages *pages;   /* of the scheduler, as prefix */
     wf_prefix *prefix;
@@ -103,7 +86,7 @@ typedef struct wf_tiers {
     uint32_t n_seen;
     wf_tier_offer *offers; /* a ring: pages to be stored */
     uint32_t cap_offers, first_offer, n_offers;
-    wf_tier_move *moves;   /* [WF_TIER_MOVES] */
+    wf_tier_move *moves;   /* [WF_MOVES] */
     wf_tier_load *loads;
     uint32_t n_moves;
     bool behind; /* of moves that begin now */
@@ -117,7 +100,7 @@ typedef struct wf_tiers {
 } wf_tiers;
 
 /* Takes the pool. n_pages: of the device. WEFT_ERR_ARG: it has no room for a page. */
-weft_status wf_tiers_open(wf_dev *dev, const wf_tiers_params *p, const wf_tier_mover *mover, uint32_t n_pages,
+weft_status wf_tiers_open(wf_dev *dev, const wf_tiers_params *p, const wf_mover *mover, uint32_t n_pages,
                           wf_tiers *out);
 /* The pages below which it is; again where the scheduler begins anew, with nothing in flight. */
 void wf_tiers_attach(wf_tiers *t, wf_pages *pages, wf_prefix *prefix);

@@ -13,10 +13,10 @@
  *
  * This is enough although two steps are in flight. All work of a step, on every queue, runs after all work of the
  * previous step: a step ends on queue 0, which waits for the other queues, and its first command on each other queue
- * waits for the end of the previous step. Swaps are commands of a step, too. So only one step's activations are live at
- * a time:
+ * waits for the end of the previous step, as moves do that the next one waits for (move.h). So only one step's
+ * activations are live at a time:
  * - a page that activations of a step in flight cover may be allocated while the next step is formed: whatever is
- *   written there, K and V or a swap from the host, is written after these activations are dead;
+ *   written there, K and V or a page from the host, is written after these activations are dead;
  * - a page that is released while a step in flight reads it may be covered by the activations of the next step.
  * Data that the next step needs from this one (the sampled tokens) and arrays that the host fills lie elsewhere.
  */

@@ -40,27 +40,24 @@ static bool has_side(const ablation *a, size_t s)
 
 /* ---- plans --------------------------------------------------------------------------------------------------- */
 
-/* Kernels of both queues on the first; copies of KV pages stay on their own. */
-static void one_queue(wf_plans *plans, bool copy_queue)
+static void one_queue(wf_plans *plans)
 {
     for (wf_plan *p = plans->list; p < plans->list + plans->n; p++) {
-        for (wf_plan_line *l = p->lines; l < p->lines + p->n_lines; l++)
-            l->queue = copy_queue && l->queue + 1 == p->n_queues;
-        p->n_queues = copy_queue ? 2 : 1;
+        for (wf_plan_line *l = p->lines; l < p->lines + p->n_lines; l++) l->queue = 0;
+        p->n_queues = 1;
     }
 }
 
 static weft_status make_sides(ablation *a)
 {
     const wf_graph *g = &a->e->layout.graph;
-    bool copy_queue = wf_has_copy_queue(&a->e->dev->info);
     uint32_t parts = a->p->n_parts ? a->p->n_parts : 2, tokens = a->e->layout.limits.step_tokens,
         tile = a->e->sched.p.tile;
     a->sides[WHOLE].n = 1;
-    WF_TRY(wf_plan_sequential(g, copy_queue, &a->sides[WHOLE].list[0]));
-    WF_TRY(wf_plans_overlap(g, parts, tokens, tile, copy_queue, &a->sides[SPLIT]));
-    one_queue(&a->sides[SPLIT], copy_queue);
-    WF_TRY(wf_plans_overlap(g, parts, tokens, tile, copy_queue, &a->sides[OVERLAP]));
+    WF_TRY(wf_plan_sequential(g, &a->sides[WHOLE].list[0]));
+    WF_TRY(wf_plans_overlap(g, parts, tokens, tile, &a->sides[SPLIT]));
+    one_queue(&a->sides[SPLIT]);
+    WF_TRY(wf_plans_overlap(g, parts, tokens, tile, &a->sides[OVERLAP]));
     char path[600]; /* of a plan that engines would not take, either */
     if (wf_stored_plans(a->e->dev, g, &a->sides[TUNED], path, sizeof path))
         wf_log(WEFT_LOG_WARN, "%s: left out", wf_error());

@@ -102,7 +102,6 @@ static void time_step(cluster *c, lane *l)
 static void begin_step(cluster *c, lane *l)
 {
     wf_sched_batch(&l->s, &l->b);
-    for (size_t i = 0; i < l->s.n_swaps; i++) wf_sched_discard(&l->s, l->s.swaps[i].q); /* nothing holds their pages */
     l->runs = l->b.n_tokens > 0;
     if (l->runs) time_step(c, l);
 }

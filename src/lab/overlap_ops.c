@@ -172,18 +172,12 @@ static bool has_energies(const wf_overlap *o, const task *t, const wf_batch *b)
 /* ---- pairs --------------------------------------------------------------------------------------------------- */
 
 /* The op of a class that takes longest in a step, and can run on a part of the rows: compute on those of prompts,
- * others on those of decodes. Copies share nothing with kernels but memory, so that they have none of the device and
- * leave all of it; steps hardly ever make one, which is why the profile has no times of them. */
+ * others on those of decodes. */
 static const wf_node *longest_of(const wf_overlap *o, enum wf_class class)
 {
     const wf_graph *g = &o->e->layout.graph;
     const wf_node *longest = NULL;
     double most = 0;
-    if (class == WF_CLASS_COPY) { /* KV pages to the host */
-        const wf_node *n = g->nodes;
-        while (n < g->nodes + g->n_nodes && n->kind != WF_NODE_SWAP_OUT) n++;
-        return n < g->nodes + g->n_nodes ? n : NULL;
-    }
     for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
         const wf_op_times *op = wf_op_profile_find(&o->profile, n->name);
         bool cuts = n->rows == WF_ROWS_BATCH || n->rows == (class == WF_CLASS_COMPUTE ? WF_ROWS_PREFILL
@@ -207,18 +201,20 @@ static weft_status add_rate(wf_overlap *o, enum wf_class class, double share, co
                                                    o->p->quick});
 }
 
-/* Each alone with all of the device, then both at one time. */
+/* Each alone with all of the device, then both at one time. Copies of KV pages to the host share nothing with kernels but
+ * memory, so that they have none of the device and leave all of it. */
 static weft_status measure_pair(wf_overlap *o, wf_probe *probe, const task *t, const wf_batch *b)
 {
-    const wf_node *compute = longest_of(o, WF_CLASS_COMPUTE), *other = longest_of(o, t->beside);
+    bool copies = t->beside == WF_CLASS_COPY;
+    const wf_node *compute = longest_of(o, WF_CLASS_COMPUTE), *other = copies ? NULL : longest_of(o, t->beside);
     wf_probe_lane lanes[2];
     wf_probe_time alone[2], beside[2];
-    if (!compute || !other) return WEFT_OK;
+    if (!compute || (!other && !copies)) return WEFT_OK;
     lanes[0] = (wf_probe_lane){compute->name, {b->n_decodes, b->n_tokens - b->n_decodes}, 0};
-    lanes[1] = (wf_probe_lane){other->name, {0, t->beside == WF_CLASS_COPY ? b->n_pages : b->n_decodes}, 0};
+    lanes[1] = (wf_probe_lane){other ? other->name : NULL, {0, copies ? b->n_pages : b->n_decodes}, 0};
     for (size_t i = 0; i < 2; i++) WF_TRY(wf_probe_run(probe, &lanes[i], 1, o->probe_us, &alone[i]));
     lanes[0].groups = wf_groups_of_share(&o->profile, t->share);
-    lanes[1].groups = t->beside == WF_CLASS_COPY ? 0 : wf_groups_of_share(&o->profile, 1 - t->share);
+    lanes[1].groups = copies ? 0 : wf_groups_of_share(&o->profile, 1 - t->share);
     WF_TRY(wf_probe_run(probe, lanes, 2, o->probe_us, beside));
     WF_TRY(add_rate(o, WF_CLASS_COMPUTE, t->share, &alone[0], &beside[0]));
     return add_rate(o, t->beside, 1 - t->share, &alone[1], &beside[1]);
@@ -248,7 +244,7 @@ static weft_status run_task(wf_overlap *o, wf_probe *probe, const task *t, wf_ba
     bool known = t->joules ? has_energies(o, t, b)
                  : !pair   ? has_alone(o, t, b)
                            : wf_op_profile_has_rate(&o->profile, t->beside, 1 - t->share) ||
-                               !longest_of(o, t->beside) ||
+                               (t->beside != WF_CLASS_COPY && !longest_of(o, t->beside)) ||
                                !longest_of(o, WF_CLASS_COMPUTE);
     if (known) return WEFT_OK;
     wf_stopper before = wf_overlap_bound_builds(o);

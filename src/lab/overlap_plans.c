@@ -170,7 +170,7 @@ static weft_status save_plans(const wf_overlap *o, const load *loads, size_t n)
         const wf_plan *plan = is_sequential(l, l->taken) ? NULL : &l->found.list[l->taken].plan;
         list[n_list++] = (wf_load_plan){plan, l->steps};
     }
-    weft_status s = wf_found_plans(&o->e->layout.graph, wf_has_copy_queue(&o->e->dev->info), list, n_list, out);
+    weft_status s = wf_found_plans(&o->e->layout.graph, list, n_list, out);
     if (s == WEFT_OK) s = wf_plans_save(out, o->plan_path);
     wf_plans_free(out);
     free(out);
@@ -185,7 +185,7 @@ static weft_status return_to_sequential(wf_overlap *o)
     wf_plans *plans = wf_calloc(1, sizeof *plans);
     if (!plans) return WEFT_ERR_NOMEM;
     plans->n = 1;
-    weft_status s = wf_plan_sequential(&o->e->layout.graph, wf_has_copy_queue(&o->e->dev->info), &plans->list[0]);
+    weft_status s = wf_plan_sequential(&o->e->layout.graph, &plans->list[0]);
     if (s == WEFT_OK) s = wf_engine_replan(o->e, plans);
     wf_plans_free(plans);
     free(plans);
@@ -232,7 +232,7 @@ static weft_status choose_plans(wf_overlap *o, load *loads, size_t n)
         const wf_batch *b = &loads[i].batch;
         const wf_graph *g = &o->e->layout.graph;
         wf_search_params p = {.batch = {b->n_tokens, b->n_decodes, b->n_logits},
-                              .copy_queue = wf_has_copy_queue(&o->e->dev->info), .keep = o->p->keep ? o->p->keep : KEEP,
+                              .keep = o->p->keep ? o->p->keep : KEEP,
                               .seconds = WF_MAX(0.01, left / (2.0 * (double)(n - i))), .nodes = o->p->quick ? 50 : 0,
                               .max_parts = o->p->quick ? 2 : 0, .stop = o->p->stop, .progress = o->p->on_progress,
                               .user = o->p->user};

@@ -79,7 +79,7 @@ weft_status weft_search(struct weft_engine *e, const struct weft_search_params *
     uint32_t tokens = p->tokens ? p->tokens : e->layout.limits.step_tokens;
     /* Rows of the output matrix: the decodes, and the last token of a prompt if there is one. */
     wf_sim_batch b = {tokens, p->decodes, WF_MIN(p->decodes + (tokens > p->decodes), e->layout.limits.logit_rows)};
-    wf_search_params params = {.batch = b, .copy_queue = wf_has_copy_queue(&e->dev->info), .keep = WF_MAX(p->keep, 4u),
+    wf_search_params params = {.batch = b, .keep = WF_MAX(p->keep, 4u),
                                .seconds = p->seconds, .stop = p->stop, .progress = p->on_progress, .user = p->user};
     weft_status s = wf_fail_param(wf_op_profile_load(p->profile, &profile), "profile");
     if (s == WEFT_OK) s = wf_stored_fits(e, &profile, p->profile, "the plans");
@@ -89,7 +89,7 @@ weft_status weft_search(struct weft_engine *e, const struct weft_search_params *
         char path[4096];
         int n = i ? snprintf(path, sizeof path, "%s.%zu", p->plan, i + 1) : snprintf(path, sizeof path, "%s", p->plan);
         if ((size_t)n >= sizeof path) s = wf_fail(WEFT_ERR_ARG, "the path is too long: %s", p->plan);
-        else s = wf_found_save(g, &r.list[i], &b, params.copy_queue, path);
+        else s = wf_found_save(g, &r.list[i], &b, path);
     }
     if (stopped) *stopped = s == WEFT_OK && r.cut_short && p->stop && p->stop(p->user);
     if (s == WEFT_OK && fflush(f)) s = wf_fail(WEFT_ERR_IO, "the result could not be written whole");

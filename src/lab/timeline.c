@@ -42,13 +42,12 @@ static const wf_node *node_of(const view *v, size_t i)
     return &v->e->layout.graph.nodes[v->plan->nanos[i].node];
 }
 
-/* Those that a greedy step has; no sequence is swapped. */
+/* Those that a greedy step has. */
 static wf_range rows_of(const view *v, size_t i)
 {
     const wf_node *n = node_of(v, i);
-    bool swap = n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;
-    return swap || !wf_node_is_usual(n) ? (wf_range){0} : wf_nano_range(n, &v->plan->nanos[i], v->sim.decodes,
-                                                                        v->sim.tokens, v->sim.logits);
+    return !wf_node_is_usual(n) ? (wf_range){0} : wf_nano_range(n, &v->plan->nanos[i], v->sim.decodes, v->sim.tokens,
+                                                                v->sim.logits);
 }
 
 /* That a row attends to on average. */

@@ -84,8 +84,8 @@ void wf_graph_free(wf_graph *g)
 
 const char *wf_node_kind_name(enum wf_node_kind kind)
 {
-    static const char *const names[WF_N_NODE_KINDS] = {"kernel", "upload", "download", "swap_out", "swap_in",
-                                                       "send", "receive", "all_gather", "all_reduce", "reduce_scatter"};
+    static const char *const names[WF_N_NODE_KINDS] = {"kernel", "upload", "download", "send", "receive",
+                                                       "all_gather", "all_reduce", "reduce_scatter"};
     return names[kind];
 }
 
@@ -124,8 +124,6 @@ static weft_status add_state(wf_graph *g, enum wf_state s, enum wf_rows rows, en
 weft_status wf_graph_begin(wf_graph *g)
 {
     WF_TRY(add_state(g, WF_STATE_IDS, WF_ROWS_LOGITS, WF_I32, 1));
-    WF_TRY(add_copy(g, WF_NODE_SWAP_OUT, "swap_out", WF_ROWS_WHOLE, WF_ALWAYS, -1));
-    WF_TRY(add_copy(g, WF_NODE_SWAP_IN, "swap_in", WF_ROWS_WHOLE, WF_ALWAYS, -1));
     WF_TRY(add_copy(g, WF_NODE_UPLOAD, "upload", WF_ROWS_WHOLE, WF_ALWAYS, -1));
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_TOKEN_SUBST, "token_subst", WF_ONCE, WF_ROWS_BATCH);
     n.when = WF_WHEN_PENDING;

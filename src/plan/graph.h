@@ -57,8 +57,6 @@ enum wf_node_kind {
     WF_NODE_KERNEL,
     WF_NODE_UPLOAD,         /* the batch's arrays, from the host */
     WF_NODE_DOWNLOAD,       /* in[0], to the host */
-    WF_NODE_SWAP_OUT,       /* KV pages of preempted sequences, to the host */
-    WF_NODE_SWAP_IN,        /* and back */
     WF_NODE_SEND, WF_NODE_RECEIVE, WF_NODE_ALL_GATHER, WF_NODE_ALL_REDUCE, WF_NODE_REDUCE_SCATTER,
     WF_N_NODE_KINDS
 };

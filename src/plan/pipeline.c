@@ -81,11 +81,11 @@ bool wf_slot_needs(const wf_pipeline *p, const wf_slot *of, const wf_slot *what,
     return need && what->first < of->end && ((need & WF_NEEDS_KEYS) || of->first < what->end);
 }
 
-weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, const wf_sim_batch *b, bool copy_queue,
-                             double small, wf_pipeline *out)
+weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, const wf_sim_batch *b, double small,
+                             wf_pipeline *out)
 {
-    *out = (wf_pipeline){.g = g, .profile = profile, .batch = *b, .copy_queue = copy_queue};
-    WF_TRY(wf_plan_sequential(g, copy_queue, &out->whole));
+    *out = (wf_pipeline){.g = g, .profile = profile, .batch = *b};
+    WF_TRY(wf_plan_sequential(g, &out->whole));
     while (out->begin < out->whole.n_lines && out->whole.lines[out->begin].where == WF_LINE_ONCE) out->begin++;
     for (out->end = out->begin; out->end < out->whole.n_lines && out->whole.lines[out->end].where != WF_LINE_ONCE;)
         out->end++;
@@ -205,17 +205,13 @@ static weft_status add_slot(const wf_pipeline *p, const wf_schedule *s, const wf
 
 static weft_status add_once(const wf_pipeline *p, size_t begin, size_t end, wf_plan *out)
 {
-    for (size_t i = begin; i < end; i++) {
-        wf_plan_line l = p->whole.lines[i];
-        if (l.queue) l.queue = p->n_queues; /* page copies */
-        WF_TRY(wf_plan_add_line(out, &l));
-    }
+    for (size_t i = begin; i < end; i++) WF_TRY(wf_plan_add_line(out, &p->whole.lines[i]));
     return WEFT_OK;
 }
 
 weft_status wf_schedule_plan(const wf_pipeline *p, const wf_schedule *s, wf_plan *out)
 {
-    *out = (wf_plan){.n_queues = p->n_queues + p->copy_queue, .tile = p->profile->tile};
+    *out = (wf_plan){.n_queues = p->n_queues, .tile = p->profile->tile};
     WF_TRY(add_once(p, 0, p->begin, out));
     for (size_t i = 0; i < s->n; i++) WF_TRY(add_slot(p, s, &s->slots[i], out));
     return add_once(p, p->end, p->whole.n_lines, out);

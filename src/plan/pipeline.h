@@ -30,8 +30,7 @@ typedef struct wf_pipeline {
     size_t begin, end; /* its lines of layers */
     wf_block blocks[WF_MAX_BLOCKS];
     size_t n_blocks;
-    uint32_t n_queues; /* of blocks; KV pages are copied on one more where the device has such */
-    bool copy_queue;
+    uint32_t n_queues;
     uint8_t needs[2][WF_MAX_BLOCKS][WF_MAX_BLOCKS]; /* [in the same layer, in the one before][of][what]: enum wf_need */
 } wf_pipeline;
 
@@ -64,8 +63,8 @@ typedef struct wf_schedule {
 
 /* small: the part of a layer's time below which an op stands with another one. The caller frees it, also after a
  * failure. */
-weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, const wf_sim_batch *b, bool copy_queue,
-                             double small, wf_pipeline *out);
+weft_status wf_pipeline_init(const wf_graph *g, const wf_op_profile *profile, const wf_sim_batch *b, double small,
+                             wf_pipeline *out);
 void wf_pipeline_free(wf_pipeline *p);
 /* Microseconds of a slot with a share of the device; alone or beside others. */
 double wf_slot_us(const wf_pipeline *p, const wf_slot *s, const wf_cut *c, double share, bool alone);

@@ -60,27 +60,19 @@ static weft_status insert_line(wf_plan *p, size_t at, const wf_plan_line *l)
     return WEFT_OK;
 }
 
-/* Every op whole, on queue 0; page copies on a queue of their own or there, too. */
-static weft_status whole_plan(const wf_graph *g, uint32_t swap_queue, wf_plan *out)
+weft_status wf_plan_sequential(const wf_graph *g, wf_plan *out)
 {
-    *out = (wf_plan){.n_queues = swap_queue + 1, .tile = 1};
+    *out = (wf_plan){.n_queues = 1, .tile = 1};
     for (size_t i = 0; i < g->n_nodes; i++) {
         const wf_node *n = &g->nodes[i];
         if (wf_plan_find_line(out, n)) continue;
-        bool swaps = n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;
         wf_plan_line l = {.where = n->layer != WF_ONCE ? WF_LINE_LAYER : WF_LINE_ONCE,
                           .end = {.end = true},
-                          .queue = swaps ? swap_queue : 0,
                           .kernel = "auto"};
         wf_copy(l.name, sizeof l.name, n->name);
         WF_TRY(insert_line(out, place_of(out, g, i), &l));
     }
     return WEFT_OK;
-}
-
-weft_status wf_plan_sequential(const wf_graph *g, bool copy_queue, wf_plan *out)
-{
-    return whole_plan(g, copy_queue ? 1 : 0, out);
 }
 
 /* ---- adapters ---------------------------------------------------------------------------------------------------- */
@@ -227,18 +219,17 @@ static weft_status cut_layers(wf_plan *p, const wf_plan *whole, const cut *c)
     return WEFT_OK;
 }
 
-static weft_status overlap_plan(const cut *c, bool copy_queue, wf_plan *out)
+static weft_status overlap_plan(const cut *c, wf_plan *out)
 {
     wf_plan whole;
-    *out = (wf_plan){.n_queues = copy_queue ? 3 : 2, .tile = c->tile, .bucket.tokens = c->tokens};
-    weft_status s = whole_plan(c->g, copy_queue ? 2 : 0, &whole);
+    *out = (wf_plan){.n_queues = 2, .tile = c->tile, .bucket.tokens = c->tokens};
+    weft_status s = wf_plan_sequential(c->g, &whole);
     if (s == WEFT_OK) s = cut_layers(out, &whole, c);
     wf_plan_free(&whole);
     return s;
 }
 
-weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, bool copy_queue,
-                             wf_plans *out)
+weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, wf_plans *out)
 {
     if (n_parts < 2 || n_parts > WF_MAX_RANGES)
         return wf_fail(WEFT_ERR_ARG, "%u nano-batches: want 2 to %d", n_parts, WF_MAX_RANGES);
@@ -248,7 +239,7 @@ weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_t
     for (size_t i = 0; i < n; i++) {
         uint32_t tokens = max_tokens >> (n - 1 - i);
         cut c = {g, tokens, WF_MIN(n_parts, tokens), tokens / n_parts >= tile ? WF_MAX(tile, 1u) : 1};
-        WF_TRY(overlap_plan(&c, copy_queue, &out->list[out->n++]));
+        WF_TRY(overlap_plan(&c, &out->list[out->n++]));
     }
     out->list[n - 1].bucket = (wf_bucket){0};
     return WEFT_OK;

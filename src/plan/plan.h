@@ -116,14 +116,12 @@ typedef struct wf_plans {
     size_t n;
 } wf_plans;
 
-/* One queue for all kernels, every op whole, kernels chosen by the device; KV pages are copied on a queue of their own
- * where copy_queue says so. */
-weft_status wf_plan_sequential(const wf_graph *g, bool copy_queue, wf_plan *out);
+/* One queue, every op whole, kernels chosen by the device. */
+weft_status wf_plan_sequential(const wf_graph *g, wf_plan *out);
 /* Nano-batches on two queues (NanoFlow, section 4.1): n_parts nano-batches of batches up to max_tokens, about equal, in
  * multiples of the tile (1: any number); attention of one runs on queue 1 beside what queue 0 computes for the others.
  * A bucket for each doubling of tokens. */
-weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, bool copy_queue,
-                             wf_plans *out);
+weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, wf_plans *out);
 /* A plan with the same lines, not split yet. */
 weft_status wf_plan_copy_lines(const wf_plan *p, wf_plan *out);
 /* Reads the text form; every plan must name every op and the last one take every batch. Errors name the line. */

@@ -354,7 +354,7 @@ weft_status wf_search(const wf_graph *g, const wf_op_profile *profile, const wf_
     s->params = p;
     s->out = out;
     s->end_ns = wf_now_ns() + (uint64_t)((p->seconds > 0 ? p->seconds : 600) * 1e9);
-    weft_status status = wf_pipeline_init(g, profile, &p->batch, p->copy_queue, SMALL, &s->pl);
+    weft_status status = wf_pipeline_init(g, profile, &p->batch, SMALL, &s->pl);
     if (status == WEFT_OK) status = search_all(s);
     wf_pipeline_free(&s->pl);
     free(s);
@@ -378,31 +378,30 @@ size_t wf_fastest(const wf_search_result *r, double margin, wf_measure_fn measur
     return best;
 }
 
-static weft_status put_plan(const wf_graph *g, bool copy_queue, const wf_plan *found, wf_bucket bucket, wf_plans *out)
+static weft_status put_plan(const wf_graph *g, const wf_plan *found, wf_bucket bucket, wf_plans *out)
 {
     if (out->n == WF_MAX_PLANS) return wf_fail(WEFT_ERR_ARG, "more than %d plans", WF_MAX_PLANS);
     wf_plan *p = &out->list[out->n++];
-    WF_TRY(found ? wf_plan_copy_lines(found, p) : wf_plan_sequential(g, copy_queue, p));
+    WF_TRY(found ? wf_plan_copy_lines(found, p) : wf_plan_sequential(g, p));
     p->bucket = bucket;
     return WEFT_OK;
 }
 
-weft_status wf_found_plans(const wf_graph *g, bool copy_queue, const wf_load_plan *list, size_t n, wf_plans *out)
+weft_status wf_found_plans(const wf_graph *g, const wf_load_plan *list, size_t n, wf_plans *out)
 {
     *out = (wf_plans){0};
     for (const wf_load_plan *l = list; l < list + n; l++)
-        if (l->plan) WF_TRY(put_plan(g, copy_queue, l->plan, l->bucket, out));
-    return put_plan(g, copy_queue, NULL, (wf_bucket){0}, out);
+        if (l->plan) WF_TRY(put_plan(g, l->plan, l->bucket, out));
+    return put_plan(g, NULL, (wf_bucket){0}, out);
 }
 
-weft_status wf_found_save(const wf_graph *g, const wf_found *f, const wf_sim_batch *b, bool copy_queue,
-                          const char *path)
+weft_status wf_found_save(const wf_graph *g, const wf_found *f, const wf_sim_batch *b, const char *path)
 {
     wf_plans *file = wf_calloc(1, sizeof *file);
     wf_load_plan l = {strcmp(f->how, "sequential") && b->tokens > 1 ? &f->plan : NULL,
                       {.least_tokens = b->tokens / 2 + 1, .tokens = b->tokens}};
     if (!file) return WEFT_ERR_NOMEM;
-    weft_status s = wf_found_plans(g, copy_queue, &l, 1, file);
+    weft_status s = wf_found_plans(g, &l, 1, file);
     if (s == WEFT_OK) s = wf_plans_save(file, path);
     wf_plans_free(file);
     free(file);

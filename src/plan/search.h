@@ -17,7 +17,6 @@ enum { WF_MAX_FOUND = 16 };
 
 typedef struct wf_search_params {
     wf_sim_batch batch;
-    bool copy_queue;      /* see wf_plan_sequential */
     uint32_t max_parts;   /* nano-batches; 0: 4 */
     uint32_t keep;        /* plans besides the sequential one, up to WF_MAX_FOUND - 1; 0: 4 */
     double seconds;       /* 0: 600. Only if they are not enough, two searches may differ */
@@ -57,10 +56,9 @@ typedef struct wf_load_plan {
     wf_bucket bucket;
 } wf_load_plan;
 /* The plans of several loads; all other steps are sequential. The caller frees *out, also after a failure. */
-weft_status wf_found_plans(const wf_graph *g, bool copy_queue, const wf_load_plan *list, size_t n, wf_plans *out);
+weft_status wf_found_plans(const wf_graph *g, const wf_load_plan *list, size_t n, wf_plans *out);
 /* A file of plans: the found one for batches of more than half and up to all of the tokens it was searched for, else
  * the sequential one. */
-weft_status wf_found_save(const wf_graph *g, const wf_found *f, const wf_sim_batch *b, bool copy_queue,
-                          const char *path);
+weft_status wf_found_save(const wf_graph *g, const wf_found *f, const wf_sim_batch *b, const char *path);
 
 #endif

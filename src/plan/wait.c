@@ -66,30 +66,19 @@ static bool touches_apart(const wf_graph *g, const wf_nano *a, const touch *ta, 
            (not_behind(a->end, begin_of(g, b, tb)) || not_behind(b->end, begin_of(g, a, ta)));
 }
 
-/* Copies of pages touch all pools, the upload all inputs: by kind, since they are too many for operands. */
-static bool touches_all(const wf_node *n, enum wf_value_kind kind)
-{
-    bool swap = n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;
-    return (swap && kind == WF_VALUE_KV) || (n->kind == WF_NODE_UPLOAD && kind == WF_VALUE_INPUT);
-}
-
-static bool has_operand(const wf_graph *g, const wf_node *n, enum wf_value_kind kind)
+static bool has_input(const wf_graph *g, const wf_node *n)
 {
     for (size_t i = 0; i < MAX_TOUCHES; i++) {
         int32_t v = i < WF_MAX_IN ? n->in[i].value : n->out[i - WF_MAX_IN].value;
-        if (v >= 0 && g->values[v].kind == kind) return true;
+        if (v >= 0 && g->values[v].kind == WF_VALUE_INPUT) return true;
     }
     return false;
 }
 
-static bool meets_all(const wf_graph *g, const wf_node *a, const wf_node *b)
+/* The upload writes all inputs, which are too many for operands. */
+static bool meets_upload(const wf_graph *g, const wf_node *a, const wf_node *b)
 {
-    static const enum wf_value_kind kinds[] = {WF_VALUE_KV, WF_VALUE_INPUT};
-    for (size_t i = 0; i < WF_LEN(kinds); i++) {
-        bool all_a = touches_all(a, kinds[i]), all_b = touches_all(b, kinds[i]);
-        if ((all_a && (all_b || has_operand(g, b, kinds[i]))) || (all_b && has_operand(g, a, kinds[i]))) return true;
-    }
-    return false;
+    return (a->kind == WF_NODE_UPLOAD && has_input(g, b)) || (b->kind == WF_NODE_UPLOAD && has_input(g, a));
 }
 
 /* ---- waits ------------------------------------------------------------------------------------------------------- */
@@ -123,7 +112,7 @@ static bool depends_on(const waiter *w, size_t i, size_t on)
     w->p->n_compared++;
     const wf_nano *a = &w->p->nanos[on], *b = &w->p->nanos[i];
     const touches *of_a = &w->touches[a->node], *of_b = &w->touches[b->node];
-    if (meets_all(w->g, &w->g->nodes[a->node], &w->g->nodes[b->node])) return true;
+    if (meets_upload(w->g, &w->g->nodes[a->node], &w->g->nodes[b->node])) return true;
     for (const touch *ta = of_a->list; ta < of_a->list + of_a->n; ta++)
         for (const touch *tb = of_b->list; tb < of_b->list + of_b->n; tb++)
             if (ta->resource == tb->resource && (ta->writes || tb->writes) && !(ta->adds && tb->adds) &&

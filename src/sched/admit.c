@@ -81,6 +81,20 @@ static bool fits_now(wf_sched *s, const wf_seq *q)
     return !s->n_running || wf_sched_predict(s, q) <= limit;
 }
 
+/* The pages that q holds of its first n of each table. */
+static bool swap_pages(wf_sched *s, wf_seq *q, bool out, uint32_t n)
+{
+    weft_status st = out ? wf_swap_alloc(s->swaps, wf_seq_held(q, n), &q->host) : WEFT_OK;
+    for (uint32_t t = 0, at = 0; t < q->n_tables && st == WEFT_OK; t++) {
+        uint32_t kept = q->tables[t].kept, passed = q->tables[t].passed;
+        st = wf_swap_move(s->swaps, out, wf_seq_table(q, t), kept, &q->host, &at);
+        if (st == WEFT_OK) st = wf_swap_move(s->swaps, out, wf_seq_table(q, t) + passed, n - passed, &q->host, &at);
+    }
+    if (st != WEFT_OK) wf_swap_release(s->swaps, &q->host);
+    return st == WEFT_OK;
+}
+
+/* false: there are no pages, or q begins anew, since it cannot be moved. */
 static bool swap_in(wf_sched *s, wf_seq *q)
 {
     uint32_t all = wf_sched_pages_for(s, q->n_computed), limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
@@ -90,8 +104,10 @@ static bool swap_in(wf_sched *s, wf_seq *q)
         wf_pages_alloc(&s->pages, all - q->tables[t].passed, limit, wf_seq_table(q, t) + q->tables[t].passed);
     }
     q->n_pages = all;
-    if (wf_sched_swap(s, q, false, all)) return q->swapped_out = false, true;
+    q->swapped_out = false;
+    if (swap_pages(s, q, false, all)) return true;
     wf_sched_release(s, q);
+    wf_sched_restart(q);
     return false;
 }
 
@@ -115,13 +131,13 @@ static bool admit_seq(wf_sched *s, wf_seq *q)
 
 /* ---- preemption ---------------------------------------------------------------------------------------------- */
 
-/* Its pages are free at once: the swap runs before the step that overwrites them. Those that windows have passed were
- * registered before. */
+/* Its pages are free at once: whatever overwrites them waits for their move. One that has computed nothing since it came
+ * back is still on the host. Pages that windows have passed were registered before. */
 static void preempt_seq(wf_sched *s, wf_seq *q)
 {
     uint32_t used = wf_sched_pages_for(s, q->n_computed);
     wf_sched_leave_load(s, q);
-    q->swapped_out = wf_sched_cancel_swap(s, q) || (used && wf_sched_swap(s, q, true, used));
+    q->swapped_out = q->host.host.data || (s->swaps && used && swap_pages(s, q, true, used));
     wf_sched_release(s, q);
     if (!q->swapped_out) wf_sched_restart(q); /* recomputed later */
     if (!q->tables[0].passed) q->n_registered = 0;
@@ -132,19 +148,6 @@ static void preempt_seq(wf_sched *s, wf_seq *q)
     s->n_running--;
     s->n_waiting++;
     s->n_preempted++;
-}
-
-void wf_sched_give_up_swaps(wf_sched *s)
-{
-    while (s->n_swaps) {
-        const wf_swap *m = &s->swaps[s->n_swaps - 1];
-        if (!m->out) {
-            preempt_seq(s, m->q); /* which takes it from the list */
-            continue;
-        }
-        wf_sched_discard(s, m->q);
-        free(s->swaps[--s->n_swaps].pages);
-    }
 }
 
 /* The youngest sequence of the client that runs the most, unless it is more urgent than q; NULL: nobody runs

@@ -219,7 +219,6 @@ void wf_sched_batch(wf_sched *s, wf_batch *b)
 {
     plan p = {0};
     wf_batch_clear(b);
-    wf_sched_clear_swaps(s);
     wf_sched_complete_loads(s);
     wf_sched_admit(s);
     for (wf_seq *q = s->running; q; q = q->next) q->n_scheduled = q->n_logits = 0;
@@ -229,7 +228,6 @@ void wf_sched_batch(wf_sched *s, wf_batch *b)
     plan_drafts(s, &p, prompt);
     plan_prefills(s, &p);
     cut_to_tiles(s, &p);
-    if (!p.tokens) wf_sched_give_up_swaps(s);
     for (wf_seq *q = s->running; q; q = q->next)
         if (q->n_scheduled && is_decode_row(q)) add_seq(s, b, q);
     b->n_decodes = b->n_tokens;

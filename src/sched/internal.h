@@ -27,16 +27,6 @@ void wf_sched_release_passed(wf_sched *s, wf_seq *q);
 void wf_sched_release(wf_sched *s, wf_seq *q); /* those that q holds */
 /* K and V of q are gone: it begins anew. */
 void wf_sched_restart(wf_seq *q);
-/* Records a swap of the pages that q holds of its first n of each table, to run before the next step. false: no
- * memory for the record. */
-bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n);
-/* Removes q's swap from the list: q was to be swapped in, and is preempted before. Its copy on the host is still
- * complete. false: it has no swap in the list. */
-bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q);
-void wf_sched_clear_swaps(wf_sched *s);
-/* No step runs them, as pages are wanting that loads and stores hold: who comes in waits on, who goes out computes
- * again. */
-void wf_sched_give_up_swaps(wf_sched *s);
 void wf_sched_admit(wf_sched *s); /* as many waiting sequences as fit */
 /* tiers.c: q, which has nothing computed, takes over the blocks of the longest known prefix; below: also those that
  * have to be loaded first, where that is worth it. */

@@ -42,15 +42,8 @@ uint64_t wf_sched_bytes(const wf_limits *l, uint32_t page_tokens)
     return wf_pages_bytes(l->pages) + wf_prefix_bytes(l->pages, page_tokens, wf_limits_tables(l));
 }
 
-void wf_sched_clear_swaps(wf_sched *s)
-{
-    while (s->n_swaps) free(s->swaps[--s->n_swaps].pages);
-}
-
 void wf_sched_free(wf_sched *s)
 {
-    wf_sched_clear_swaps(s);
-    free(s->swaps);
     free(s->peaks);
     free(s->remainders);
     free(s->prompts);
@@ -89,35 +82,6 @@ void wf_sched_add(wf_sched *s, wf_seq *q)
     q->n_tables = wf_limits_tables(&s->limits);
     wf_fair_arrive(s, q);
     s->n_waiting++;
-}
-
-/* ---- swaps --------------------------------------------------------------------------------------------------- */
-
-bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n)
-{
-    uint32_t held = wf_seq_held(q, n);
-    int32_t *pages = wf_calloc(held + 1, sizeof *pages);
-    if (!pages || !wf_grow(&s->swaps, s->n_swaps, &s->cap_swaps, sizeof *s->swaps)) return free(pages), false;
-    for (uint32_t t = 0, at = 0; t < q->n_tables; t++) {
-        const int32_t *own = wf_seq_table(q, t);
-        uint32_t kept = q->tables[t].kept, passed = q->tables[t].passed;
-        memcpy(pages + at, own, kept * sizeof *pages);
-        memcpy(pages + at + kept, own + passed, (n - passed) * sizeof *pages);
-        at += kept + n - passed;
-    }
-    s->swaps[s->n_swaps++] = (wf_swap){q, out, pages, held};
-    return true;
-}
-
-bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q)
-{
-    for (size_t i = 0; i < s->n_swaps; i++) {
-        if (s->swaps[i].q != q) continue;
-        free(s->swaps[i].pages);
-        memmove(&s->swaps[i], &s->swaps[i + 1], (--s->n_swaps - i) * sizeof *s->swaps);
-        return true;
-    }
-    return false;
 }
 
 /* ---- pages that go back -------------------------------------------------------------------------------------- */
@@ -193,6 +157,7 @@ void wf_sched_advance(wf_sched *s, bool pending)
 {
     for (wf_seq *q = s->running; q; q = q->next) {
         uint32_t end = q->n_computed + q->n_scheduled - q->n_drafts;
+        if (q->n_scheduled) wf_swap_release(s->swaps, &q->host);
         s->n_recomputed += q->most_computed > q->n_computed ? WF_MIN(end, q->most_computed) - q->n_computed : 0;
         q->n_computed = end;
         q->most_computed = WF_MAX(q->most_computed, end);
@@ -205,7 +170,6 @@ void wf_sched_advance(wf_sched *s, bool pending)
         q->n_pending++;
         q->pending_logit_row = q->logit0 + q->n_logits - 1;
     }
-    wf_sched_clear_swaps(s);
     s->step++;
 }
 
@@ -265,6 +229,7 @@ void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
     }
     if (finished && !q->no_logits) learn_lengths(s, q);
     wf_sched_release(s, q);
+    wf_swap_release(s->swaps, &q->host);
     free(q->pages);
     free(q->keys);
     q->pages = NULL, q->keys = NULL;
@@ -272,11 +237,4 @@ void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
     memset(q->tables, 0, sizeof q->tables);
     q->swapped_out = false;
     q->state = WF_SEQ_NEW;
-}
-
-void wf_sched_discard(wf_sched *s, wf_seq *q)
-{
-    (void)s;
-    q->swapped_out = false;
-    wf_sched_restart(q);
 }

@@ -1,4 +1,4 @@
-/* sched: decides which tokens the next step computes. It makes no device calls, so tests simulate it.
+/* sched: decides which tokens the next step computes. It calls no device but to move pages, so tests simulate it.
  *
  * Order. The sequences of a client have one order: first come, first served, where each level of priority counts as an
  * arrival WF_PRIORITY_STEPS steps earlier. A sequence's place never changes, so none starves. Clients take turns by
@@ -47,6 +47,7 @@
 
 #include "kv/layout.h"
 #include "kv/page.h"
+#include "kv/swap.h"
 #include "kv/tiers.h"
 #include "sched/batch.h"
 
@@ -129,6 +130,7 @@ typedef struct wf_seq {
     struct wf_client *client;
     uint32_t n_paid;        /* prompt tokens that its client has been served, or that were in the prefix cache */
     bool swapped_out;       /* preempted, with its K and V on the host */
+    wf_swap_memory host;    /* where; it stays until q computes more */
     int64_t order;          /* smaller is earlier */
     int32_t *pages;         /* [n_tables, cap_pages] */
     uint32_t n_pages, cap_pages, n_tables; /* n_pages: of each table */
@@ -178,15 +180,6 @@ typedef struct wf_client {
     uint32_t n_running;   /* scratch of admit.c */
 } wf_client;
 
-/* A copy of pages of q to the host (out) or back. Swaps run before the step: first all that go out, then all that
- * come in. A sequence is in the list once. */
-typedef struct wf_swap {
-    wf_seq *q;
-    bool out;
-    int32_t *pages; /* [n], of one table after the other; owned by the swap */
-    uint32_t n;
-} wf_swap;
-
 typedef struct wf_peak {
     uint32_t remaining, tokens;
 } wf_peak;
@@ -197,6 +190,7 @@ typedef struct wf_sched {
     wf_pages pages;
     wf_prefix prefix;
     wf_tiers *tiers; /* NULL: none; see wf_sched_use_tiers */
+    wf_swaps *swaps; /* the caller sets it. NULL: preempted sequences are computed again */
     wf_seq *running, *preempted; /* both in order */
     uint32_t n_waiting, n_running; /* preempted ones wait */
     wf_client nobody, *clients; /* nobody, of id 0, is the last in the list, and always there */
@@ -211,8 +205,6 @@ typedef struct wf_sched {
     /* average tokens of a sequence: of its prompt, those that were in the prefix cache aside, and generated; 0 both:
      * none has finished, and none was expected */
     double prefill, decode;
-    wf_swap *swaps;             /* of the batch just formed */
-    size_t n_swaps, cap_swaps;
     uint64_t n_preempted, prefix_queries, prefix_hits; /* the latter two in tokens */
     uint64_t tier_queries, tier_hits; /* likewise: not found on the device, and of these loaded from below */
     uint64_t n_recomputed;      /* tokens computed again, because a preempted sequence could not keep its pages */
@@ -236,7 +228,7 @@ void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from, bool only_coming);
 /* P:D of Sarathi, section 4.4: prompt tokens for each generated one, of the sequences that have finished, and before
  * of those that are expected; 0: neither is known. */
 double wf_sched_ratio(const wf_sched *s);
-/* Admits what fits, and fills b and s->swaps. b->n_tokens 0: nothing to do. */
+/* Admits what fits, moves pages of those that are preempted or go on, and fills b. b->n_tokens 0: nothing to do. */
 void wf_sched_batch(wf_sched *s, wf_batch *b);
 /* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the next
  * one may be formed before their next tokens are known; when the caller learns one it appends it to the sequence and
@@ -244,8 +236,6 @@ void wf_sched_batch(wf_sched *s, wf_batch *b);
 void wf_sched_advance(wf_sched *s, bool pending);
 /* n of the drafts of the last step are what the tokens before them sampled: they count as computed. */
 void wf_sched_accept(wf_seq *q, uint32_t n);
-/* The host has no memory for the pages of q: its tokens will be recomputed. */
-void wf_sched_discard(wf_sched *s, wf_seq *q);
 /* Leading pages of a table that the windows of the next token have passed, and of these those that they never pass. */
 uint32_t wf_sched_passed(const wf_sched *s, uint32_t table, uint32_t n_computed);
 uint32_t wf_sched_kept(const wf_sched *s, uint32_t table);

@@ -76,8 +76,8 @@ static uint64_t bytes_a_token(const char *name, enum wf_dtype act, enum wf_dtype
     shape s = open_shape(name, act, residual, d);
     wf_plans p = {.n = 1};
     wf_workspaces_omit(&s.g, d, &(wf_limits){.step_tokens = 1024, .logit_rows = 64});
-    if (n_parts == 1) assert_ok(wf_plan_sequential(&s.g, true, &p.list[0]));
-    else assert_ok(wf_plans_overlap(&s.g, n_parts, 1024, 128, true, &p));
+    if (n_parts == 1) assert_ok(wf_plan_sequential(&s.g, &p.list[0]));
+    else assert_ok(wf_plans_overlap(&s.g, n_parts, 1024, 128, &p));
     assert_ok(wf_plans_finish(&s.g, &p, 256));
     uint64_t bytes = wf_activation_bytes(&p.list[0], 1, 0);
     wf_plans_free(&p);
@@ -273,7 +273,7 @@ static void check_pool(uint32_t pages, double largest, uint32_t parts)
     wf_memory m;
     wf_limits l = {.step_tokens = 1024, .logit_rows = 64, .seqs = 64, .seq_pages = pages, .pages = pages};
     wf_workspaces_omit(&s.g, d, &l);
-    assert_ok(wf_plan_sequential(&s.g, true, &p.list[0]));
+    assert_ok(wf_plan_sequential(&s.g, &p.list[0]));
     assert_ok(wf_plans_finish(&s.g, &p, 256));
     uint64_t acts = wf_activation_bytes(&p.list[0], 1024, 64), all = pages * wf_page_bytes(&s.g) + acts;
     d->max_alloc = (uint64_t)((double)all * largest);

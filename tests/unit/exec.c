@@ -112,7 +112,7 @@ static weft_status open_on(fixture *f, const char *plan, uint32_t tokens, const 
         unlink(path);
     } else {
         f->plans.n = 1;
-        assert_ok(wf_plan_sequential(&f->g, true, &f->plans.list[0]));
+        assert_ok(wf_plan_sequential(&f->g, &f->plans.list[0]));
     }
     assert_ok(wf_plans_finish(&f->g, &f->plans, f->dev->align));
     assert_ok(wf_exec_create(f->dev, &f->g, &f->plans, f->weights, &f->limits, &f->e));
@@ -155,9 +155,9 @@ static uint64_t step(fixture *f, const wf_step_io *io)
 #define ONCE(op, q) "once " op " 0-end queue " q " kernel auto groups 0\n"
 #define LINE(op, range, q) "layer " op " " range " queue " q " kernel auto groups 0\n"
 #define PLAN(layers)                                                                                                   \
-    "weft-plan 2\nqueues 3\n" ONCE("swap_out", "2") ONCE("swap_in", "2") ONCE("upload", "0") ONCE("token_subst", "0")  \
-        ONCE("embed", "0") layers ONCE("gather_logits", "0") ONCE("logits", "0") ONCE("argmax", "0")                   \
-            ONCE("sample", "0") ONCE("download", "0") ONCE("download_logits", "0")
+    "weft-plan 2\nqueues 2\n" ONCE("upload", "0") ONCE("token_subst", "0") ONCE("embed", "0")                         \
+        layers ONCE("gather_logits", "0") ONCE("logits", "0") ONCE("argmax", "0") ONCE("sample", "0")                  \
+            ONCE("download", "0") ONCE("download_logits", "0")
 #define ONE_BATCH LINE("up", "0-end", "0") LINE("sum", "0-end", "1") LINE("down", "0-end", "0")
 #define TWO_BATCHES                                                                                                    \
     LINE("up", "0-16", "0")                                                                                            \
@@ -183,32 +183,15 @@ static void test_network_overlaps(void **state)
     network = WF_NODE_ALL_REDUCE;
 }
 
-/* A page goes to the host, is overwritten, and comes back to another place, on the queue of copies; others stay as they
- * are. */
-static void test_swaps(void **state)
-{
-    fixture f;
-    uint8_t host[3][2 * PAGE_BYTES] = {{0}};
-    static const int32_t two[] = {1, 5}, back[] = {6, 2};
-    const wf_page_copy copies[] = {
-        {false, two, 2, host[0]}, {true, two, 2, host[1]}, {false, back, 2, host[1]}, {true, back, 2, host[2]}};
-    open_with(&f, NULL);
-    assert_int_equal(wf_exec_page_bytes(f.e), PAGE_BYTES);
-    for (size_t i = 0; i < sizeof host[0]; i++) host[0][i] = (uint8_t)(i % 251);
-    for (size_t i = 0; i < WF_LEN(copies); i++) step(&f, &(wf_step_io){.copies = &copies[i], .n_copies = 1});
-    for (int i = 1; i < 3; i++) assert_memory_equal(host[i], host[0], sizeof host[0]);
-    close_all(&f);
-}
-
-/* ---- copies of tiers below the device (kv/tiers.h) -------------------------------------------------------------- */
+/* ---- moves of pages (kv/move.h) ----------------------------------------------------------------------------------- */
 
 enum { MOVED_PAGES = 20, POLLED_NS = 1000 }; /* a copy of a page takes a microsecond, as a look does */
 
 static uint32_t begin_move(fixture *f, bool out, uint8_t (*host)[PAGE_BYTES])
 {
-    wf_tier_copy list[MOVED_PAGES];
+    wf_page_copy list[MOVED_PAGES];
     uint32_t ticket;
-    for (int32_t i = 0; i < MOVED_PAGES; i++) list[i] = (wf_tier_copy){i % 8, host[i % 8]};
+    for (int32_t i = 0; i < MOVED_PAGES; i++) list[i] = (wf_page_copy){i % 8, host[i % 8]};
     assert_ok(wf_exec_move(f->e, out, list, MOVED_PAGES, &ticket));
     return ticket;
 }
@@ -216,9 +199,9 @@ static uint32_t begin_move(fixture *f, bool out, uint8_t (*host)[PAGE_BYTES])
 /* When its end was seen. */
 static uint64_t await_move(fixture *f, uint32_t ticket)
 {
-    enum wf_tier_moved moved;
-    while ((moved = wf_exec_moved(f->e, ticket)) == WF_TIER_MOVING) continue;
-    assert_int_equal(moved, WF_TIER_MOVED);
+    enum wf_moved moved;
+    while ((moved = wf_exec_moved(f->e, ticket)) == WF_MOVING) continue;
+    assert_int_equal(moved, WF_MOVED);
     return wf_null_now(f->dev);
 }
 
@@ -254,6 +237,50 @@ static void test_moves_run_behind_steps(void **state)
     close_all(&f);
 }
 
+/* A page goes to the host, is overwritten, and comes back to another place; others stay as they are. Each move waits for
+ * the one before, whichever way that goes, and none needs a step. */
+static void test_moves_in_turn(void **state)
+{
+    fixture f;
+    uint8_t host[3][2 * PAGE_BYTES] = {{0}};
+    static const struct {
+        bool out;
+        int32_t pages[2];
+        int at;
+    } moves[] = {{false, {1, 5}, 0}, {true, {1, 5}, 1}, {false, {6, 2}, 1}, {true, {6, 2}, 2}};
+    open_with(&f, NULL);
+    assert_ok(wf_exec_open_moves(f.e));
+    assert_int_equal(wf_exec_page_bytes(f.e), PAGE_BYTES);
+    for (size_t i = 0; i < sizeof host[0]; i++) host[0][i] = (uint8_t)(i % 251);
+    for (size_t i = 0; i < WF_LEN(moves); i++) {
+        const wf_page_copy list[] = {{moves[i].pages[0], host[moves[i].at]},
+                                     {moves[i].pages[1], host[moves[i].at] + PAGE_BYTES}};
+        assert_ok(wf_exec_move(f.e, moves[i].out, list, 2, NULL));
+    }
+    wf_exec_finish_moves(f.e);
+    for (int i = 1; i < 3; i++) assert_memory_equal(host[i], host[0], sizeof host[0]);
+    close_all(&f);
+}
+
+/* The next step waits for a move without a ticket, and no later one does. */
+static void test_steps_wait_for_moves(void **state)
+{
+    fixture f;
+    uint8_t host[PAGE_BYTES];
+    wf_page_copy list[MOVED_PAGES];
+    for (int32_t i = 0; i < MOVED_PAGES; i++) list[i] = (wf_page_copy){i % 8, host};
+    open_with(&f, PLAN(TWO_BATCHES));
+    assert_ok(wf_exec_open_moves(f.e));
+    uint64_t alone = step(&f, &(wf_step_io){0}), before = wf_null_now(f.dev);
+    assert_ok(wf_exec_submit(f.e, &f.b, &(wf_step_io){0}));
+    assert_ok(wf_exec_move(f.e, true, list, MOVED_PAGES, NULL));
+    assert_ok(wf_exec_submit(f.e, &f.b, &(wf_step_io){0}));
+    for (int i = 0; i < 2; i++) assert_ok(wf_exec_wait(f.e));
+    assert_in_range(wf_null_now(f.dev) - before, 2 * alone + MOVED_PAGES * 1000 - 2000, 2 * alone + MOVED_PAGES * 1000);
+    assert_in_range(step(&f, &(wf_step_io){0}), alone - 1000, alone);
+    close_all(&f);
+}
+
 /* Where a copy cannot begin, or its end is an error, nothing was copied. */
 static void test_moves_that_fail(void **state)
 {
@@ -269,9 +296,9 @@ static void test_moves_that_fail(void **state)
         open_with(&f, NULL);
         assert_ok(wf_exec_open_moves(f.e));
         wf_null_configure(&(wf_null_config){.slot = cases[i].slot, .nth = 1, .status = WEFT_ERR_DEVICE});
-        weft_status s = wf_exec_move(f.e, cases[i].out, &(wf_tier_copy){3, host}, 1, &ticket);
+        weft_status s = wf_exec_move(f.e, cases[i].out, &(wf_page_copy){3, host}, 1, &ticket);
         assert_int_equal(s, cases[i].begins ? WEFT_OK : WEFT_ERR_DEVICE);
-        if (cases[i].begins) assert_int_equal(wf_exec_moved(f.e, ticket), WF_TIER_VOID);
+        if (cases[i].begins) assert_int_equal(wf_exec_moved(f.e, ticket), WF_MOVE_VOID);
         close_all(&f);
     }
 }
@@ -500,7 +527,7 @@ static void test_named_kernel_of_no_rows(void **state)
 {
     fixture f;
     wf_dev_fns fns;
-    assert_error(open_named(&f, &fns, 0), WEFT_ERR_ARG, ":8: kernel 'null2' cannot run 'up'");
+    assert_error(open_named(&f, &fns, 0), WEFT_ERR_ARG, ":6: kernel 'null2' cannot run 'up'");
     close_all(&f);
 }
 
@@ -568,7 +595,8 @@ static void test_upload_of_all_tables(void **state)
     close_all(&f);
 }
 
-SUITE(exec, NULL, NULL, CASE(test_network_overlaps), CASE(test_swaps), CASE(test_moves_run_behind_steps),
+SUITE(exec, NULL, NULL, CASE(test_network_overlaps), CASE(test_moves_run_behind_steps), CASE(test_moves_in_turn),
+      CASE(test_steps_wait_for_moves),
       CASE(test_moves_that_fail), CASE(test_nothing_is_bound_later),
       CASE(test_large_steps_are_bound), CASE(test_bound_calls_are_foreseen), CASE(test_failures_foresee_nothing),
       CASE(test_submissions_are_short), CASE(test_short_without_measurements), CASE(test_named_kernel_of_few_rows),

@@ -34,9 +34,8 @@ typedef struct step {
     int32_t pending_row[TOKENS];          /* by row of logits of the step before */
     int32_t ids[TOKENS];
     float logits[TOKENS][VOCAB];
-    wf_page_copy copies[2];
-    int32_t pages[2][SWAPS];
-    uint8_t host[2][SWAPS * 4 * LAYERS * PAGE * HEAD];
+    uint8_t host[2][SWAPS * 4 * LAYERS * PAGE * HEAD]; /* for pages that come, and that go */
+    uint32_t moved;                       /* copies of these */
     uint32_t times[MAX_NODES][TOKENS];    /* each row of each node was computed */
     uint32_t submitted[SHADOW_QUEUES];
     uint64_t recomputed[LAYERS];          /* rows of attention, of all steps up to this one */
@@ -353,7 +352,7 @@ static void note_copy(const void *host, uint64_t bytes, bool out)
     step *s = m.now;
     bool swap = between(host, s->host, sizeof s->host), ids = between(host, s->ids, sizeof s->ids),
          logits = between(host, s->logits, sizeof s->logits);
-    if (swap) s->times[node_at(out ? WF_NODE_SWAP_OUT : WF_NODE_SWAP_IN, WF_ALWAYS)][0]++;
+    if (swap) s->moved++;
     else if (!out) note_rows(node_at(WF_NODE_UPLOAD, WF_ALWAYS), 0, 1);
     else if (ids)
         note_rows(node_at(WF_NODE_DOWNLOAD, WF_WHEN_IDS), (uint32_t)((const int32_t *)host - s->ids),
@@ -465,17 +464,21 @@ static void make_pending(step *s, const step *before)
     }
 }
 
-/* Pages of the pool's end, and of its beginning, where this step and others write. */
-static void make_copies(step *s)
+/* Pages of the pool's end, and of its beginning, where this step and others write: the step waits for them. */
+static void move_pages(step *s)
 {
-    for (uint32_t i = 0; i < 2; i++) {
-        wf_page_copy *c = &s->copies[s->io.n_copies];
-        if (draw(2)) continue;
-        *c = (wf_page_copy){.out = i == 0, .pages = s->pages[i], .n = 1 + draw(SWAPS), .host = s->host[i]};
-        for (uint32_t p = 0; p < c->n; p++) s->pages[i][p] = (int32_t)(i ? PAGES - SWAPS + p : draw(PAGES - SWAPS));
-        s->io.n_copies++;
+    wf_page_copy list[SWAPS];
+    uint32_t wanted = 0;
+    s->moved = 0;
+    for (int out = 1; out >= 0; out--) {
+        uint32_t n = draw(2) ? 0 : 1 + draw(SWAPS);
+        for (uint32_t p = 0; p < n; p++)
+            list[p] = (wf_page_copy){(int32_t)(out ? draw(PAGES - SWAPS) : PAGES - SWAPS + p),
+                                     s->host[out] + p * wf_exec_page_bytes(m.e)};
+        if (n) assert_ok(wf_exec_move(m.e, out, list, n, NULL));
+        wanted += n;
     }
-    s->io.copies = s->copies;
+    assert_int_equal(s->moved, wanted);
 }
 
 static batch counted(const step *s)
@@ -494,7 +497,7 @@ static void submit(uint32_t number)
     add_seqs(s);
     want_logits(s);
     if (number) make_pending(s, &m.steps[(number - 1) % WF_EXEC_DEPTH]);
-    make_copies(s);
+    move_pages(s);
     s->rows = counted(s);
     memset(s->times, 0, sizeof s->times);
     assert_ok(wf_exec_submit(m.e, &s->b, &s->io));
@@ -506,12 +509,7 @@ static void submit(uint32_t number)
 
 static uint32_t times_of(const step *s, const wf_node *n)
 {
-    uint32_t pages = 0;
-    if (s->rows.absent >> n->when & 1) return 0;
-    if (n->kind != WF_NODE_SWAP_OUT && n->kind != WF_NODE_SWAP_IN) return 1;
-    for (size_t i = 0; i < s->io.n_copies; i++)
-        if (s->copies[i].out == (n->kind == WF_NODE_SWAP_OUT)) pages += s->copies[i].n;
-    return pages;
+    return !(s->rows.absent >> n->when & 1);
 }
 
 static void check_rows(const step *s)
@@ -579,6 +577,7 @@ static void close_device(void)
 static bool run_steps(void)
 {
     weft_status s = wf_exec_create(m.dev, &m.g, &m.plans, m.weights, &limits, &m.e);
+    if (s == WEFT_OK) s = wf_exec_open_moves(m.e);
     if (s == WEFT_ERR_ARG) assert_non_null(strstr(wf_error(), "has no kernel"));
     else assert_ok(s);
     if (s != WEFT_OK) return false;
@@ -664,8 +663,8 @@ static void test_own_plans(void **state)
         for (int i = 0; i < 10; i++) {
             open_device();
             m.plans.n = 1;
-            if (parts > 1) assert_ok(wf_plans_overlap(&m.g, parts, TOKENS, 1 + draw(8), i % 2, &m.plans));
-            else assert_ok(wf_plan_sequential(&m.g, i % 2, &m.plans.list[0]));
+            if (parts > 1) assert_ok(wf_plans_overlap(&m.g, parts, TOKENS, 1 + draw(8), &m.plans));
+            else assert_ok(wf_plan_sequential(&m.g, &m.plans.list[0]));
             assert_ok(wf_plans_finish(&m.g, &m.plans, m.dev->align));
             assert_true(run_steps());
             close_device();

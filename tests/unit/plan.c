@@ -19,18 +19,18 @@ static int tear_down(void **state)
 }
 
 /* In place of the plans that there were. */
-static const wf_plan *sequential(bool copy_queue)
+static const wf_plan *sequential(void)
 {
     wf_plans_free(&all);
     all = (wf_plans){.n = 1};
-    assert_ok(wf_plan_sequential(&g, copy_queue, &all.list[0]));
+    assert_ok(wf_plan_sequential(&g, &all.list[0]));
     return &all.list[0];
 }
 
 static void test_sequential(void **state)
 {
-    const wf_plan *p = sequential(false);
-    assert_int_equal(p->n_lines, 4 + 1 + 5 + 1 + 4);
+    const wf_plan *p = sequential();
+    assert_int_equal(p->n_lines, 2 + 1 + 5 + 1 + 4);
     assert_ok(wf_plans_finish(&g, &all, 128));
     assert_int_equal(p->n_nanos, g.n_nodes);
     assert_int_equal(p->n_waits, 0);
@@ -45,8 +45,8 @@ static void test_layers_differ(void **state)
 {
     for (size_t i = 0; i < g.n_nodes; i++)
         if (g.nodes[i].layer && !strcmp(g.nodes[i].name, "rope")) strcpy(g.nodes[i].name, "turn");
-    sequential(false);
-    assert_int_equal(all.list[0].n_lines, 4 + 1 + 6 + 1 + 4);
+    sequential();
+    assert_int_equal(all.list[0].n_lines, 2 + 1 + 6 + 1 + 4);
     assert_ok(wf_plans_finish(&g, &all, 128));
     assert_int_equal(all.list[0].n_nanos, g.n_nodes);
     for (size_t i = 0; i < g.n_nodes; i++) assert_int_equal(all.list[0].nanos[i].node, i);
@@ -104,7 +104,7 @@ static const wf_plan *load_text(const wf_graph *of, const char *text)
 }
 
 #define ONCE(op, q) "once " op " 0-end queue " q " kernel auto groups 0\n"
-#define BEGIN ONCE("swap_out", "0") ONCE("swap_in", "0") ONCE("upload", "0") ONCE("token_subst", "0") ONCE("embed", "0")
+#define BEGIN ONCE("upload", "0") ONCE("token_subst", "0") ONCE("embed", "0")
 #define HEAD "weft-plan 2\nqueues 2\ntile 16\n" BEGIN
 #define TAIL                                                                                                           \
     ONCE("logits", "0") ONCE("argmax", "0") ONCE("sample", "0") ONCE("download", "0") ONCE("download_logits", "0")
@@ -136,7 +136,7 @@ static size_t find_nano(const wf_graph *g, const wf_plan *p, int32_t layer, cons
 static void test_two_queues(void **state)
 {
     const wf_plan *p = load_text(&g, HEAD CUT("qkv") CUT("rope") DECODES PREFILL CUT("out") TAIL);
-    assert_int_equal(p->n_nanos, 10 + LAYERS * 9);
+    assert_int_equal(p->n_nanos, 8 + LAYERS * 9);
     /* Nano-batches are independent, except that prefill attention of the second reads keys of the first's tokens. */
     assert_true(waits_for(p, find_nano(&g, p, 1, "prefill_attention", 48), find_nano(&g, p, 1, "rope", 0)));
     assert_int_equal(p->nanos[find_nano(&g, p, 1, "prefill_attention", 0)].n_waits, 0);
@@ -164,7 +164,7 @@ static void test_all_cut_at_decode(void **state)
 #define APART(op) LINE(op, "0-decode", "0") LINE(op, "prefill-end", "1")
     const wf_plan *p = load_text(&g, HEAD APART("qkv") APART("rope") APART("decode_attention")
                                      APART("prefill_attention") APART("out") TAIL);
-    assert_int_equal(p->n_nanos, 10 + LAYERS * 8);
+    assert_int_equal(p->n_nanos, 8 + LAYERS * 8);
 }
 
 /* A boundary lies where it says, or at the end of a shorter batch, or behind the decodes of one that has more. */
@@ -211,17 +211,6 @@ static void test_buckets(void **state)
     for (size_t i = 0; i < WF_LEN(least); i++)
         if (wf_plans_choose(&all, least[i].tokens, least[i].decodes, least[i].context) != least[i].plan)
             fail_msg("step %zu", i);
-}
-
-/* Copies of pages on a queue of their own: the first kernel that touches the cache waits, and nobody behind it in its
- * queue again. */
-static void test_copy_queue(void **state)
-{
-    const wf_plan *p = sequential(true);
-    assert_ok(wf_plans_finish(&g, &all, 128));
-    size_t rope = find_nano(&g, p, 0, "rope", 0);
-    assert_true(waits_for(p, rope, find_nano(&g, p, WF_ONCE, "swap_in", 0)));
-    assert_int_equal(p->n_waits, 1);
 }
 
 /* A sum over processes is made in place, and orders what comes before and behind it. */
@@ -332,7 +321,7 @@ static void test_round_trip(void **state)
     char path[] = "/tmp/weft-plan-XXXXXX";
     close(mkstemp(path));
     wf_plans p, q;
-    assert_ok(wf_plans_overlap(&g, 3, 512, 16, true, &p));
+    assert_ok(wf_plans_overlap(&g, 3, 512, 16, &p));
     p.list[0].lines[2].groups = 5;
     p.list[0].bucket = (wf_bucket){1, 2097152, 7, 1000001, 0.125f, 0.5f};
     assert_ok(wf_plans_save(&p, path));
@@ -354,16 +343,16 @@ static void test_round_trip(void **state)
 static void test_overlap(void **state)
 {
     wf_plans p;
-    assert_ok(wf_plans_overlap(&g, 2, 1024, 128, true, &p));
+    assert_ok(wf_plans_overlap(&g, 2, 1024, 128, &p));
     assert_ok(wf_plans_finish(&g, &p, 128));
     assert_true(p.n > 4);
-    assert_int_equal(p.list[p.n - 1].lines[6].begin.tokens, 0);
+    assert_int_equal(p.list[p.n - 1].lines[4].begin.tokens, 0);
     for (uint32_t tokens = 1; tokens <= 1024; tokens++) {
         const wf_plan *plan = &p.list[wf_plans_choose(&p, tokens, 0, 1)];
         assert_true(!plan->bucket.tokens || plan->bucket.tokens >= tokens);
     }
     wf_plans_free(&p);
-    assert_ok(wf_plans_overlap(&g, 8, 3, 128, true, &p)); /* more nano-batches than tokens */
+    assert_ok(wf_plans_overlap(&g, 8, 3, 128, &p)); /* more nano-batches than tokens */
     assert_ok(wf_plans_finish(&g, &p, 128));
     wf_plans_free(&p);
 }
@@ -374,7 +363,7 @@ static uint64_t compared(int32_t layers, size_t *n_nanos)
 {
     wf_graph deep = make_graph_of(layers);
     wf_plans p;
-    assert_ok(wf_plans_overlap(&deep, WF_MAX_RANGES, 1024, 1, true, &p));
+    assert_ok(wf_plans_overlap(&deep, WF_MAX_RANGES, 1024, 1, &p));
     assert_ok(wf_plans_finish(&deep, &p, 128));
     uint64_t n = p.list[p.n - 1].n_compared;
     *n_nanos = p.list[p.n - 1].n_nanos;
@@ -406,6 +395,6 @@ static void test_too_many_ranges(void **state)
 
 SUITE_EACH(plan, NULL, NULL, set_up, tear_down, CASE(test_sequential), CASE(test_layers_differ),
            CASE(test_buffers_disjoint), CASE(test_two_queues), CASE(test_named_ranges), CASE(test_all_cut_at_decode),
-           CASE(test_boundaries), CASE(test_interleaved), CASE(test_buckets), CASE(test_copy_queue),
+           CASE(test_boundaries), CASE(test_interleaved), CASE(test_buckets),
            CASE(test_collective), CASE(test_bad_plans), CASE(test_errors_name_the_line), CASE(test_round_trip),
            CASE(test_overlap), CASE(test_work), CASE(test_too_many_ranges))

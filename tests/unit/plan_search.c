@@ -213,7 +213,7 @@ static void test_order_is_optimal(void **state)
     for (uint64_t seed = 1; seed <= 12; seed++) {
         wf_op_profile profile = small_profile(seed);
         wf_pipeline p;
-        assert_ok(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p));
+        assert_ok(wf_pipeline_init(&g, &profile, &decodes, 0, &p));
         assert_int_equal(p.n_blocks, 3);
         check_order(&p, seed, &splits[0]);
         check_order(&p, seed, &splits[1 + seed % (WF_LEN(splits) - 1)]);
@@ -261,7 +261,7 @@ static bool check_split(const wf_graph *g, uint64_t seed)
     wf_pipeline p;
     wf_search_result r;
     double uniform;
-    assert_ok(wf_pipeline_init(g, &profile, &decodes, false, 0, &p));
+    assert_ok(wf_pipeline_init(g, &profile, &decodes, 0, &p));
     double best = brute_split(&p, cuts, WF_LEN(cuts), &uniform);
     assert_ok(wf_search(g, &profile, &params, &r));
     double us = r.list[0].us / MANY, sequential = r.list[r.n - 1].us / MANY;
@@ -342,7 +342,7 @@ static void test_shares_are_optimal(void **state)
         wf_pipeline p;
         wf_schedule s;
         bool found;
-        assert_ok(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p));
+        assert_ok(wf_pipeline_init(&g, &profile, &decodes, 0, &p));
         wf_schedule_init(&p, &two_cuts[0], NULL, &s);
         assert_ok(wf_stage_order(&p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found));
         double want = brute_shares(&p, &s);
@@ -552,8 +552,8 @@ static void test_writes_plans(void **state)
     char path[] = "/tmp/weft-found-XXXXXX";
     wf_graph g = llama(8);
     close(mkstemp(path));
-    search_sample(STREAMING, (wf_search_params){.no_programs = true, .copy_queue = true}, &r);
-    assert_ok(wf_found_save(&g, &r.list[0], &load_of_1024, true, path));
+    search_sample(STREAMING, (wf_search_params){.no_programs = true}, &r);
+    assert_ok(wf_found_save(&g, &r.list[0], &load_of_1024, path));
     if (wf_plans_load(&g, path, &p) != WEFT_OK || wf_plans_finish(&g, &p, 64) != WEFT_OK) fail_msg("%s", wf_error());
     assert_int_equal(p.n, 2);
     assert_int_equal(wf_plans_choose(&p, 512, 256, 1024), 1);

@@ -226,7 +226,7 @@ static void keep(const pair *p, const wf_step_kind *won, wf_plans *plans)
     wf_load_plan l = {.plan = p->taken};
     wf_reach_params reach = {p->taken, *won, won->decodes == won->tokens, 1, w.most.context, try_step, (void *)p};
     assert_ok(wf_reach_find(&reach, &l.bucket));
-    assert_ok(wf_found_plans(&w.g, false, &l, 1, plans));
+    assert_ok(wf_found_plans(&w.g, &l, 1, plans));
     for (size_t i = 0; i < plans->n; i++) finish(&plans->list[i]);
 }
 

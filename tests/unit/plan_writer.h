@@ -67,7 +67,7 @@ static inline rows rows_of_nano(const wf_graph *g, const wf_nano *n, const batch
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-static const char *const once_before[] = {"swap_out", "swap_in", "upload", "token_subst", "embed"};
+static const char *const once_before[] = {"upload", "token_subst", "embed"};
 static const char *const layer[] = {"qkv", "rope", "decode_attention", "prefill_attention", "out"};
 
 typedef struct writer {

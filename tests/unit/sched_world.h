@@ -39,7 +39,6 @@
 typedef struct sim {
     wf_seq q; /* first, so that it is found from its sequence */
     int32_t tokens[LONGEST + 1], truth[LONGEST + 1]; /* what the scheduler may see; what will have been there */
-    uint64_t host[TABLES * (LONGEST + PAGE)];
     bool computed[LONGEST + 1]; /* once at least, or found in the prefix cache */
     uint32_t want;
     int64_t began;
@@ -73,14 +72,15 @@ typedef struct world {
     int drafted, accepted;
     bool spacious; /* never short of pages */
     bool unlucky, drafts;
-    wf_dev *dev; /* NULL: no tiers */
+    wf_dev *dev; /* for memory of the host */
+    wf_swaps swaps;
     wf_tiers tiers;
     struct sim_copy {
         bool runs, out, early, torn;
         uint32_t n;
         int until;
-        wf_tier_copy list[WF_TIER_MOVE_PAGES];
-    } copies[WF_TIER_MOVES];
+        wf_page_copy list[WF_MOVE_PAGES];
+    } copies[WF_MOVES];
     int n_torn;
     bool faultless;
 } world;
@@ -149,28 +149,19 @@ static void check_seen(const world *w, const sim *r, uint32_t table, uint32_t n)
     }
 }
 
-/* Now and then the host has no memory for a sequence's pages. */
-static bool refused(world *w, const wf_swap *m)
+/* Pages of preempted sequences are copied at once, as the world has no step in flight while one is formed. Now and then
+ * the device takes no copy. */
+static weft_status swap_pages(void *user, bool out, const wf_page_copy *list, uint32_t n, uint32_t *ticket)
 {
-    if (!m->out || wf_random((uint64_t)w->steps, (uint64_t)w->moved) % 8) return false;
-    wf_sched_discard(&w->s, m->q);
-    return true;
-}
-
-static void simulate_swaps(world *w, bool out)
-{
-    for (size_t i = 0; i < w->s.n_swaps; i++) {
-        const wf_swap *m = &w->s.swaps[i];
-        sim *r = (sim *)m->q;
-        for (size_t k = 0; k < i; k++) assert_ptr_not_equal(m->q, w->s.swaps[k].q);
-        if (m->out != out || refused(w, m)) continue;
-        for (uint32_t k = 0; k < m->n * PAGE; k++) {
-            uint64_t *slot = &w->kv[m->pages[k / PAGE] * PAGE + (int32_t)(k % PAGE)];
-            if (m->out) r->host[k] = *slot;
-            else *slot = r->host[k];
-        }
-        w->moved += m->out;
+    world *w = user;
+    assert_null(ticket);
+    if (wf_random((uint64_t)w->steps, (uint64_t)w->moved) % 8 == 0) return WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t *page = &w->kv[list[i].page * PAGE], *host = list[i].host;
+        memcpy(out ? host : page, out ? page : host, PAGE * sizeof *page);
     }
+    w->moved++;
+    return WEFT_OK;
 }
 
 /* Known tokens are given by id, pending ones by the row of logits that samples them in the previous step. */
@@ -224,7 +215,7 @@ static void simulate_activations(world *w)
     uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_tokens, w->b.n_logits),
              top = wf_limits_guaranteed_pages(&w->s.limits);
     for (const wf_seq *q = w->s.running; q; q = q->next) top = WF_MAX(top, top_page(q));
-    for (const struct sim_copy *c = w->copies; c < w->copies + WF_TIER_MOVES; c++)
+    for (const struct sim_copy *c = w->copies; c < w->copies + WF_MOVES; c++)
         for (uint32_t i = 0; c->runs && i < c->n; i++) top = WF_MAX(top, (uint32_t)c->list[i].page + 1);
     assert_true(top <= left);
     /* Beside pages in use there is always room for a row of each sequence, and a quarter of the largest step for
@@ -286,7 +277,7 @@ static void check_pages(const world *w)
 {
     const wf_pages *p = &w->s.pages;
     uint32_t *refs = calloc(p->n, sizeof *refs), in_use = 0;
-    for (const wf_tier_move *m = w->tiers.moves; m && m < w->tiers.moves + WF_TIER_MOVES; m++)
+    for (const wf_tier_move *m = w->tiers.moves; m && m < w->tiers.moves + WF_MOVES; m++)
         for (uint32_t i = 0; m->runs && i < m->n; i++) refs[m->page[i]]++;
     for (const wf_seq *q = w->s.running; q; q = q->next)
         for (uint32_t t = 0; t < q->n_tables; t++)
@@ -479,7 +470,7 @@ static void move_content(world *w, const struct sim_copy *c)
     }
 }
 
-static weft_status begin_copy(void *user, bool out, const wf_tier_copy *list, uint32_t n, uint32_t *ticket)
+static weft_status begin_copy(void *user, bool out, const wf_page_copy *list, uint32_t n, uint32_t *ticket)
 {
     world *w = user;
     uint32_t at = 0;
@@ -494,16 +485,16 @@ static weft_status begin_copy(void *user, bool out, const wf_tier_copy *list, ui
     return WEFT_OK;
 }
 
-static enum wf_tier_moved poll_copy(void *user, uint32_t ticket)
+static enum wf_moved poll_copy(void *user, uint32_t ticket)
 {
     world *w = user;
     struct sim_copy *c = &w->copies[ticket];
     assert_true(c->runs);
-    if (w->steps < c->until) return WF_TIER_MOVING;
+    if (w->steps < c->until) return WF_MOVING;
     if (!c->early) move_content(w, c);
     c->runs = false;
     w->n_torn += c->torn;
-    return c->torn ? WF_TIER_VOID : WF_TIER_MOVED;
+    return c->torn ? WF_MOVE_VOID : WF_MOVED;
 }
 
 /* disk: NULL, or a file below the pool. */
@@ -513,8 +504,7 @@ static inline void open_tiers(world *w, uint32_t slots, bool always, const wf_di
                          .page_tokens = PAGE, .always = always, .load_always = true};
     p.passing = disk && slots == 4 * WF_DISK_WAITING;
     if (disk) p.disk = *disk, p.disk.page_bytes = p.page_bytes, p.disk.page_tokens = PAGE;
-    assert_ok(wf_dev_open("null", &(wf_open_params){.watchdog_ms = 1}, &w->dev));
-    assert_ok(wf_tiers_open(w->dev, &p, &(wf_tier_mover){w, begin_copy, poll_copy}, w->s.limits.pages, &w->tiers));
+    assert_ok(wf_tiers_open(w->dev, &p, &(wf_mover){w, begin_copy, poll_copy}, w->s.limits.pages, &w->tiers));
     wf_sched_use_tiers(&w->s, &w->tiers);
     w->spacious = false;
 }
@@ -527,11 +517,14 @@ static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint
                          .least_step = seed % 2 ? 2 * tile : 0};
     assert_ok(wf_sched_init(&w->s, l, &p));
     assert_ok(wf_batch_init(&w->b, l));
+    assert_ok(wf_dev_open("null", &(wf_open_params){.watchdog_ms = 1}, &w->dev));
+    w->swaps = (wf_swaps){.dev = w->dev, .mover = {w, swap_pages}, .page_bytes = PAGE * sizeof *w->kv};
+    w->s.swaps = &w->swaps;
 }
 
 static void close_world(world *w)
 {
-    for (int i = 1; w->dev && wf_tiers_busy(&w->tiers); i++) {
+    for (int i = 1; w->s.tiers && wf_tiers_busy(&w->tiers); i++) {
         assert_true(i < 10000); /* copies go on without steps */
         if (w->tiers.disk) wf_sleep_ns(30000);
         wf_tiers_poll(&w->tiers, (uint64_t)++w->steps * 1000000);
@@ -541,7 +534,9 @@ static void close_world(world *w)
     assert_true(!w->s.running && !w->s.n_running && !w->s.n_waiting && !w->alive);
     wf_batch_free(&w->b);
     wf_sched_free(&w->s);
-    if (w->dev) wf_tiers_close(&w->tiers), wf_dev_close(w->dev);
+    if (w->tiers.pool.n) wf_tiers_close(&w->tiers);
+    wf_swaps_free(&w->swaps);
+    wf_dev_close(w->dev);
     free(w->kv);
     free(w->row_at);
 }
@@ -551,7 +546,7 @@ static void step(world *w)
     w->steps++;
     if (w->tiers.disk && wf_disk_busy(w->tiers.disk)) wf_sleep_ns(30000); /* its threads are of this world */
     if (w->drafts) draft_tokens(w, w->s.p.shuffle_pages);
-    if (w->dev) wf_tiers_poll(&w->tiers, (uint64_t)w->steps * 1000000);
+    if (w->s.tiers) wf_tiers_poll(&w->tiers, (uint64_t)w->steps * 1000000);
     test_alloc_denied = w->unlucky ? denied : NULL;
     w->s.host_rows_taken = w->before.host_rows;
     wf_sched_batch(&w->s, &w->b);
@@ -561,17 +556,13 @@ static void step(world *w)
     check_mates(w);
     check_turns(w);
     check_tiles(w);
-    if (!w->b.n_tokens)
-        assert_int_equal(w->s.n_swaps, 0); /* an engine submits no step without tokens, and its copies with it */
     note_step(w);
-    simulate_swaps(w, true);
-    simulate_swaps(w, false);
     simulate_activations(w);
     simulate_tokens(w);
     test_alloc_denied = w->unlucky ? denied : NULL;
     wf_sched_advance(&w->s, w->ahead);
     test_alloc_denied = NULL;
-    if (w->dev) wf_tiers_begin(&w->tiers, w->b.n_tokens > 0);
+    if (w->s.tiers) wf_tiers_begin(&w->tiers, w->b.n_tokens > 0);
     assert_int_equal(w->s.n_recomputed, w->again);
     check_accounts(w);
     complete_step(w, &w->before);

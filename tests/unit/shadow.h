@@ -8,7 +8,7 @@
 
 #include "support/suite.h"
 
-enum { SHADOW_QUEUES = 8, SHADOW_EVENTS = 1 << 13, SHADOW_BUFS = 8 };
+enum { SHADOW_QUEUES = 10, SHADOW_EVENTS = 1 << 13, SHADOW_BUFS = 8 };
 
 /* Of each queue, how many of its commands have surely ended. */
 typedef struct ends {

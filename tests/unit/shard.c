@@ -449,7 +449,7 @@ static void parts_have_plans(void **state)
     assert_ok(build(m, (how){2, true}, 1, &p));
     assert_ok(wf_graph_end(&p.g));
     wf_plans plans = {.n = 1};
-    assert_ok(wf_plan_sequential(&p.g, true, &plans.list[0]));
+    assert_ok(wf_plan_sequential(&p.g, &plans.list[0]));
     assert_ok(wf_plans_finish(&p.g, &plans, 256));
     for (const wf_node *n = p.g.nodes; n < p.g.nodes + p.g.n_nodes; n++) {
         if (n->kind < WF_NODE_SEND) continue;

@@ -243,10 +243,10 @@ static void lost_before_it_was_stored(void **state)
     for (int i = 0; i < PROMPTS; i++) add(&w, 4 * BLOCKS, 1, 7 + 1000 * i);
     while (w.alive) { /* what is copied takes its time, and the rest waits */
         step(&w);
-        for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = w.steps + 1000;
+        for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until = w.steps + 1000;
     }
     assert_int_equal(w.tiers.stats.stored_bytes, 0);
-    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = 0;
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until = 0;
     run_out(&w);
     uint64_t stored = w.tiers.stats.stored_bytes / w.tiers.p.page_bytes;
     assert_in_range(stored, 1, 40); /* as many as the device has pages */
@@ -277,7 +277,7 @@ static void others_pass(void **state)
     sim *r = add(&w, 40, 1, 7);
     step(&w);
     assert_non_null(r->q.load);
-    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until += 50;
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until += 50;
     int ended = w.ended;
     add(&w, 8, 2, 900000);
     for (int i = 0; i < 10; i++) step(&w);
@@ -297,12 +297,12 @@ static void stalled_load_is_given_up(void **state)
     sim *r = add(&w, 40, 1, 7);
     step(&w);
     assert_non_null(r->q.load);
-    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until += 5000;
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until += 5000;
     int ended = w.ended;
     for (int i = 0; i < 3000 && w.ended == ended; i++) step(&w);
     assert_int_equal(w.ended, ended + 1); /* a second, a step being a millisecond */
     assert_true(w.tiers.stats.failed >= 1 && wf_pages_in_use(&w.s.pages) > 0);
-    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = 0;
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until = 0;
     run_out(&w);
     assert_int_equal(wf_pages_in_use(&w.s.pages), 0);
     close_world(&w);
@@ -396,7 +396,7 @@ static void what_copying_takes(void **state)
         if (others == 1) add(&w, 24, 1, 100000); /* whose blocks are loaded, too */
         step(&w); /* of a millisecond */
         assert_int_equal(w.tiers.n_moves, 1 + (others == 1));
-        for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = w.steps + 9;
+        for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until = w.steps + 9;
         if (others == 2) add(&w, 40, 9, 500000); /* whose steps come between */
         while (w.tiers.n_moves) step(&w);
         const double want[] = {9e6 / 9, 9e6 / (9 + 5), 0};
@@ -597,7 +597,7 @@ static void ends_by_a_time(void **state)
     while (!w.tiers.n_moves) step(&w);
     end_request(&w, r, false);
     wf_tiers_end(&w.tiers, 1);
-    for (struct sim_copy *c = w.copies; c < w.copies + WF_TIER_MOVES; c++) c->until = w.steps + 3;
+    for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until = w.steps + 3;
     for (int i = 0; wf_tiers_busy(&w.tiers); i++) {
         assert_true(i < 10);
         wf_tiers_poll(&w.tiers, (uint64_t)++w.steps * 1000000);
@@ -613,7 +613,7 @@ static void too_small(void **state)
     wf_dev *d = NULL;
     assert_ok(wf_dev_open("null", &(wf_open_params){.watchdog_ms = 1}, &d));
     assert_error(wf_tiers_open(d, &(wf_tiers_params){.host_bytes = 99, .page_bytes = 100, .page_tokens = 4},
-                               &(wf_tier_mover){0}, 10, &t),
+                               &(wf_mover){0}, 10, &t),
                  WEFT_ERR_ARG, "holds no page");
     wf_dev_close(d);
     assert_int_equal(wf_null_alive(), 0);

@@ -78,9 +78,8 @@ static size_t count_work(const struct weft_engine *e, const wf_plan *p, const wf
     size_t n = 0;
     for (size_t i = 0; i < p->n_nanos; i++) {
         const wf_node *node = &e->layout.graph.nodes[p->nanos[i].node];
-        bool swap = node->kind == WF_NODE_SWAP_IN || node->kind == WF_NODE_SWAP_OUT;
-        bool not_here = swap || node->when == WF_WHEN_PENDING || node->when == WF_WHEN_SAMPLED ||
-                        node->when == WF_WHEN_LOGITS;
+        bool not_here = node->when == WF_WHEN_PENDING || node->when == WF_WHEN_SAMPLED ||
+            node->when == WF_WHEN_LOGITS;
         n += !not_here && wf_nano_range(node, &p->nanos[i], b->decodes, b->tokens, b->logits).count;
     }
     return n;
