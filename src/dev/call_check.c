@@ -422,8 +422,9 @@ static weft_status check_weighted_sum(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_WEIGHTED_SUM_X], *weights = &c->in[WF_WEIGHTED_SUM_WEIGHTS];
     const wf_view *y = &c->out[WF_WEIGHTED_SUM_Y];
-    if (weights->rows != x->rows || y->rows != x->rows) return bad_call(c, "x, weights and y differ in rows");
-    if (x->cols != (uint64_t)weights->cols * y->cols)
+    if ((weights->buf && weights->rows != x->rows) || y->rows != x->rows)
+        return bad_call(c, "x, weights and y differ in rows");
+    if (x->cols % y->cols || (weights->buf && weights->cols != x->cols / y->cols))
         return bad_call(c, "x is not [rows, columns of weights x columns of y]");
     return check_residual(c, &c->in[WF_WEIGHTED_SUM_RESIDUAL]);
 }

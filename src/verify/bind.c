@@ -125,7 +125,8 @@ static wf_case case_of(const wf_call *c)
         if (k.norm) k.n = c->in[WF_ROUTER_W].rows, k.out = c->out[WF_ROUTER_Y].dtype;
     }
     if (c->op == WF_OP_WEIGHTED_SUM) {
-        k.used = c->in[WF_WEIGHTED_SUM_WEIGHTS].cols, k.k = c->out[WF_WEIGHTED_SUM_Y].cols;
+        k.k = c->out[WF_WEIGHTED_SUM_Y].cols, k.used = x->cols / k.k;
+        k.bias = c->in[WF_WEIGHTED_SUM_WEIGHTS].buf;
         k.residual = c->in[WF_WEIGHTED_SUM_RESIDUAL].buf;
         k.in_place = in_place(c);
     }

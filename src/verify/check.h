@@ -30,7 +30,7 @@ enum wf_case_windows {
  *   ACTIVATE      m rows of k, p.activation
  *   ROUTER        m rows of k scores, the `used` largest; fused (norm) m rows, scores of n experts, depth k
  *   GROUPED_GEMM  m rows, `used` of n_experts each, n columns of each, depth k
- *   WEIGHTED_SUM  m rows, `used` parts of k each
+ *   WEIGHTED_SUM  m rows, `used` parts of k each, weights if bias
  *   ARGMAX        m x k inputs
  *   PAGE_COPY     m copies of pages of k elements between pools of about n pages
  *   SAMPLE        m x k inputs, every other row of them adjusted

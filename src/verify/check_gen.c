@@ -291,7 +291,7 @@ static weft_status gen_weighted_sum(wf_check *k, wf_gen *g)
     wf_case *c = &k->c;
     if (!c->used) c->used = 2;
     WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_X], g, c->in, c->m, c->used * c->k, c->pad, 2));
-    WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_WEIGHTS], g, WF_F32, c->m, c->used, c->pad, 1));
+    if (c->bias) WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_WEIGHTS], g, WF_F32, c->m, c->used, c->pad, 1));
     if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_RESIDUAL], g, c->out, c->m, c->k, c->pad, 1));
     k->reduce = c->used + 1;
     k->scale = 2;

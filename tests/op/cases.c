@@ -397,7 +397,7 @@ static void experts(op_cases *s)
                  (wf_case){
                      .op = WF_OP_ROUTER, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = k, .used = used});
         wf_case sum = {.op = WF_OP_WEIGHTED_SUM, .in = acts[i % 2], .out = acts[i / 2 % 2], .m = ANY(s, row_counts),
-                       .k = ANY(s, sizes), .used = 1 + i, .residual = below(s, 2)};
+                       .k = ANY(s, sizes), .used = 1 + i, .bias = i % 4 < 3, .residual = below(s, 2)};
         sum.in_place = sum.residual && below(s, 2);
         add(s, sum);
     }

@@ -223,7 +223,7 @@ static void missing_and_extra_operands(void **state)
             if (op == WF_OP_GEMM && (i == WF_GEMM_BIAS || i == WF_GEMM_RESIDUAL)) continue;
             if (op == WF_OP_RMSNORM && i == WF_RMSNORM_RESIDUAL) continue;
             if ((op == WF_OP_GROUPED_GEMM && i == WF_GROUPED_GEMM_BIAS) ||
-                (op == WF_OP_WEIGHTED_SUM && i == WF_WEIGHTED_SUM_RESIDUAL))
+                (op == WF_OP_WEIGHTED_SUM && i != WF_WEIGHTED_SUM_X))
                 continue;
             if (op == WF_OP_ATTENTION && i >= WF_ATTENTION_WINDOWS) continue;
             if (c.in[i].buf) c.in[i].buf = NULL;

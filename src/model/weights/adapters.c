@@ -59,7 +59,6 @@ typedef struct pass {
     wf_graph *g;
     wf_weights *w;
     enum wf_dtype act;
-    int32_t ones; /* [tokens, 1]: what results are added by; -1: not there yet */
     weft_status status;
 } pass;
 
@@ -100,25 +99,6 @@ static int32_t add_matrix(pass *p, uint32_t rows, uint32_t cols, uint32_t *index
     *index = (uint32_t)p->w->n;
     int32_t v = wf_weights_add(p->w, p->g, &w);
     return v < 0 ? pass_failed(p) : v;
-}
-
-/* WEIGHTED_SUM adds by weights, of each token: rows of a table of ones. */
-static void add_ones(pass *p)
-{
-    float *made = wf_calloc(p->to->places, sizeof *made);
-    for (uint32_t i = 0; made && i < p->to->places; i++) made[i] = 1;
-    const wf_weight w = {.made = made, .dtype = WF_F32, .rows = p->to->places, .cols = 1};
-    int32_t table = made ? wf_weights_add(p->w, p->g, &w) : -1;
-    if (table < 0) {
-        free(made);
-        pass_failed(p);
-        return;
-    }
-    wf_node n = blank_node(WF_OP_GET_ROWS, "adapters", "ones", WF_ONCE);
-    n.in[WF_GET_ROWS_TABLE] = WF_ALL(table);
-    n.in[WF_GET_ROWS_IDS] = WF_ALL(p->g->inputs[WF_INPUT_ADAPTER]);
-    n.out[WF_GET_ROWS_Y] = WF_ALL(p->ones = add_value(p, WF_F32, 1));
-    push_node(p, &n);
 }
 
 /* x's product with a matrix of the token's place, into y. */
@@ -206,7 +186,6 @@ static void add_sum(pass *p, const wf_node *node, const char *end, wf_operand x,
 {
     wf_node n = blank_node(WF_OP_WEIGHTED_SUM, node->name, end, node->layer);
     n.in[WF_WEIGHTED_SUM_X] = x;
-    n.in[WF_WEIGHTED_SUM_WEIGHTS] = WF_ALL(p->ones);
     n.in[WF_WEIGHTED_SUM_RESIDUAL] = n.out[WF_WEIGHTED_SUM_Y] = y;
     push_node(p, &n);
 }
@@ -280,14 +259,13 @@ weft_status wf_adapters_add(wf_adapters *a, enum wf_dtype act, wf_graph *g, wf_w
     if (is_shard(w))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "adapters change whole matrices, of which each of several devices has a "
                        "part: a model with adapters runs on one device");
-    pass p = {.to = a, .g = g, .w = w, .act = act, .ones = -1};
+    pass p = {.to = a, .g = g, .w = w, .act = act};
     wf_node *nodes = g->nodes;
     size_t n = g->n_nodes;
     g->nodes = NULL, g->n_nodes = g->cap_nodes = 0;
     g->adapted = true;
     a->n_sites = 0;
     for (size_t i = 0; i < n && p.status == WEFT_OK; i++) {
-        if (nodes[i].layer >= 0 && p.ones < 0) add_ones(&p); /* the list of weights moves */
         uint32_t sites = count_sites(&p, &nodes[i], matrix_of(&p, &nodes[i]));
         if (sites) adapt_product(&p, &nodes[i], sites);
         else push_node(&p, &nodes[i]);
