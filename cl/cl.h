@@ -434,6 +434,7 @@ void wf_cl_event_destroy(wf_dev *, wf_event *);
 weft_status wf_cl_write(wf_queue *, wf_buf *, uint64_t, const void *, uint64_t, wf_event *const *, uint32_t,
                         wf_event *);
 weft_status wf_cl_read(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *const *, uint32_t, wf_event *);
+weft_status wf_cl_copy_rows(wf_queue *, bool out, const wf_view *, void *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_fill(wf_queue *, wf_buf *, uint64_t, uint64_t, uint32_t);
 weft_status wf_cl_submit(wf_queue *, const wf_call *);
 weft_status wf_cl_launch(wf_queue *, const wf_call *, const wf_bound *);

@@ -110,6 +110,7 @@ static const wf_dev_fns fns = {
     .event_destroy = wf_cl_event_destroy,
     .write = wf_cl_write,
     .read = wf_cl_read,
+    .copy_rows = wf_cl_copy_rows,
     .fill = wf_cl_fill,
     .submit = wf_cl_submit,
     .launch = wf_cl_launch,

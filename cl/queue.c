@@ -298,6 +298,27 @@ weft_status wf_cl_read(wf_queue *queue, wf_buf *buf, uint64_t off, void *dst, ui
     return WEFT_OK;
 }
 
+weft_status wf_cl_copy_rows(wf_queue *queue, bool out, const wf_view *v, void *host, wf_event *const *waits,
+                            uint32_t n_waits, wf_event *signal)
+{
+    cl_q *q = (cl_q *)queue;
+    cl_dev *d = (cl_dev *)queue->dev;
+    cl_event list[WF_CL_MAX_WAITS], ev = NULL, *const end = signal ? &ev : NULL;
+    cl_uint n = 0;
+    cl_mem mem = ((cl_buf *)v->buf)->mem;
+    const size_t pitch = wf_dtype_bytes(v->dtype, v->stride), from[3] = {v->offset % pitch, v->offset / pitch, 0},
+                 start[3] = {0}, region[3] = {wf_dtype_bytes(v->dtype, v->cols), v->rows, 1};
+    WF_TRY(wf_cl_check_lost(d));
+    WF_TRY(collect(q, waits, n_waits, list, &n));
+    const cl_event *all = n ? list : NULL;
+    cl_int err = out
+        ? clEnqueueReadBufferRect(q->q, mem, CL_FALSE, from, start, region, pitch, 0, 0, 0, host, n, all, end)
+        : clEnqueueWriteBufferRect(q->q, mem, CL_FALSE, from, start, region, pitch, 0, 0, 0, host, n, all, end);
+    if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueue%sBufferRect", out ? "Read" : "Write");
+    wf_cl_arm(signal, q, ev);
+    return WEFT_OK;
+}
+
 #define FILL_PIECE (256ull << 20)
 
 /* Within a piece of the buffer. */

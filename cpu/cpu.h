@@ -169,6 +169,7 @@ void wf_cpu_queue_destroy(wf_dev *, wf_queue *);
 weft_status wf_cpu_write(wf_queue *, wf_buf *, uint64_t, const void *, uint64_t, wf_event *const *, uint32_t,
                          wf_event *);
 weft_status wf_cpu_read(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *const *, uint32_t, wf_event *);
+weft_status wf_cpu_copy_rows(wf_queue *, bool out, const wf_view *, void *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cpu_fill(wf_queue *, wf_buf *, uint64_t, uint64_t, uint32_t);
 weft_status wf_cpu_submit(wf_queue *, const wf_call *);
 weft_status wf_cpu_launch(wf_queue *, const wf_call *, const wf_bound *);

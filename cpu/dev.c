@@ -235,6 +235,7 @@ static const wf_dev_fns fns = {
     .event_destroy = wf_cpu_event_destroy,
     .write = wf_cpu_write,
     .read = wf_cpu_read,
+    .copy_rows = wf_cpu_copy_rows,
     .fill = wf_cpu_fill,
     .submit = wf_cpu_submit,
     .launch = wf_cpu_launch,

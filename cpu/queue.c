@@ -24,7 +24,8 @@ typedef struct cmd {
     void *dst;
     const void *src;
     uint64_t size;
-    uint32_t pattern;
+    uint64_t dst_pitch, src_pitch; /* of copies of several rows */
+    uint32_t rows, pattern;
     uint32_t n_waits;
     struct {
         wf_cpu_event *event;
@@ -92,6 +93,13 @@ static void fill_words(void *dst, uint64_t n, uint32_t pattern)
     for (uint64_t i = 0; i < n; i++) memcpy((char *)dst + 4 * i, &pattern, 4);
 }
 
+/* Of nothing: a join, without buffers. */
+static void copy(const cmd *c)
+{
+    for (uint32_t i = 0; c->size && i < c->rows; i++)
+        memcpy((char *)c->dst + i * c->dst_pitch, (const char *)c->src + i * c->src_pitch, c->size);
+}
+
 static void run_cmd(cpu_queue *q, cmd *c)
 {
     for (uint32_t i = 0; i < c->n_waits; i++)
@@ -101,7 +109,7 @@ static void run_cmd(cpu_queue *q, cmd *c)
     if (!atomic_load(&q->stop) && !atomic_load(&q->dev->failed) && !atomic_load(&q->dev->skip)) {
         weft_status s = WEFT_OK;
         if (c->kind == CMD_CALL) s = run_call(q, c);
-        if (c->kind == CMD_COPY && c->size) memcpy(c->dst, c->src, c->size); /* of nothing: a join, without buffers */
+        if (c->kind == CMD_COPY) copy(c);
         if (c->kind == CMD_FILL) fill_words(c->dst, c->size / 4, c->pattern);
         if (s != WEFT_OK) wf_cpu_fail(q->dev, s, wf_error());
     }
@@ -216,8 +224,10 @@ void wf_cpu_queue_destroy(wf_dev *dev, wf_queue *queue)
     free(q);
 }
 
-static weft_status submit_copy(wf_queue *queue, void *dst, const void *src, uint64_t size,
-                        wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+/* size: of each of the rows */
+static weft_status submit_copy(wf_queue *queue, void *dst, const void *src, uint64_t size, uint32_t rows,
+                               uint64_t dst_pitch, uint64_t src_pitch, wf_event *const *waits, uint32_t n_waits,
+                               wf_event *signal)
 {
     cpu_queue *q = (cpu_queue *)queue;
     WF_TRY(wf_cpu_check(q->dev));
@@ -225,6 +235,9 @@ static weft_status submit_copy(wf_queue *queue, void *dst, const void *src, uint
     c->dst = dst;
     c->src = src;
     c->size = size;
+    c->rows = rows;
+    c->dst_pitch = dst_pitch;
+    c->src_pitch = src_pitch;
     finish_cmd(q, c, signal);
     return WEFT_OK;
 }
@@ -232,13 +245,22 @@ static weft_status submit_copy(wf_queue *queue, void *dst, const void *src, uint
 weft_status wf_cpu_write(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
                          wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
-    return submit_copy(q, (char *)b->host + off, src, size, waits, n_waits, signal);
+    return submit_copy(q, (char *)b->host + off, src, size, 1, 0, 0, waits, n_waits, signal);
 }
 
 weft_status wf_cpu_read(wf_queue *q, wf_buf *b, uint64_t off, void *dst, uint64_t size,
                         wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
-    return submit_copy(q, dst, (const char *)b->host + off, size, waits, n_waits, signal);
+    return submit_copy(q, dst, (const char *)b->host + off, size, 1, 0, 0, waits, n_waits, signal);
+}
+
+weft_status wf_cpu_copy_rows(wf_queue *q, bool out, const wf_view *v, void *host, wf_event *const *waits,
+                             uint32_t n_waits, wf_event *signal)
+{
+    const uint64_t row = wf_dtype_bytes(v->dtype, v->cols), pitch = wf_dtype_bytes(v->dtype, v->stride);
+    void *own = (char *)v->buf->host + v->offset;
+    return out ? submit_copy(q, host, own, row, v->rows, row, pitch, waits, n_waits, signal)
+               : submit_copy(q, own, host, row, v->rows, pitch, row, waits, n_waits, signal);
 }
 
 weft_status wf_cpu_fill(wf_queue *queue, wf_buf *b, uint64_t off, uint64_t size, uint32_t pattern)

@@ -314,6 +314,9 @@ typedef struct wf_dev_fns {
                          uint32_t n_waits, wf_event *signal);
     weft_status (*read)(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *const *waits,
                         uint32_t n_waits, wf_event *signal);
+    /* Optional: rows of a matrix, between which others lie, to or from host memory without gaps. Absent: row by row. */
+    weft_status (*copy_rows)(wf_queue *, bool out, const wf_view *, void *host, wf_event *const *waits,
+                             uint32_t n_waits, wf_event *signal);
     weft_status (*fill)(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t pattern); /* multiple of 4 */
     weft_status (*submit)(wf_queue *, const wf_call *);
     /* Optional: puts the bound kernel in the queue; no search, no compiler. Absent: submit with the variant. */
@@ -489,6 +492,9 @@ weft_status wf_write(wf_queue *, wf_buf *, uint64_t off, const void *src, uint64
                      uint32_t n_waits, wf_event *signal);
 weft_status wf_read(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *const *waits,
                     uint32_t n_waits, wf_event *signal);
+/* A matrix to host memory (out), where its rows lie without gaps, or from there: wf_read or wf_write of its rows. */
+weft_status wf_copy_rows(wf_queue *, bool out, const wf_view *, void *host, wf_event *const *waits, uint32_t n_waits,
+                         wf_event *signal);
 weft_status wf_fill(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t pattern);
 /* Checks op, operand count, dtypes, shapes, alignment and bounds of every view; then submits. Returns at once; may
  * block while a queue is full. */

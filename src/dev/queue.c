@@ -45,6 +45,26 @@ weft_status wf_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t 
     return wf_dev_note(q->dev, q->dev->fns->read(q, buf, off, dst, size, waits, n_waits, signal));
 }
 
+weft_status wf_copy_rows(wf_queue *q, bool out, const wf_view *v, void *host, wf_event *const *waits, uint32_t n_waits,
+                         wf_event *signal)
+{
+    const uint64_t row = wf_dtype_bytes(v->dtype, v->cols), pitch = wf_dtype_bytes(v->dtype, v->stride);
+    const uint32_t n = pitch == row ? v->rows : 1; /* in a piece */
+    if (v->rows > n && q->dev->fns->copy_rows) {
+        WF_TRY(check_range(q, v->buf, v->offset, (v->rows - 1) * pitch + row, "copy of rows"));
+        WF_TRY(check_events(q->dev, waits, n_waits, signal, "copy of rows"));
+        return wf_dev_note(q->dev, q->dev->fns->copy_rows(q, out, v, host, waits, n_waits, signal));
+    }
+    for (uint32_t i = 0; i < v->rows; i += n, n_waits = 0) {
+        wf_event *end = i + n >= v->rows ? signal : NULL;
+        uint64_t at = v->offset + i * pitch;
+        uint8_t *to = (uint8_t *)host + i * row;
+        WF_TRY(out ? wf_read(q, v->buf, at, to, n * row, waits, n_waits, end)
+                   : wf_write(q, v->buf, at, to, n * row, waits, n_waits, end));
+    }
+    return WEFT_OK;
+}
+
 weft_status wf_fill(wf_queue *q, wf_buf *buf, uint64_t off, uint64_t size, uint32_t pattern)
 {
     WF_TRY(check_range(q, buf, off, size, "fill"));

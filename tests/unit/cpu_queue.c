@@ -570,7 +570,8 @@ static void test_devices_share(void **state)
 }
 
 SUITE(cpu_queue, NULL, NULL, CASE_IN(one_queue_is_in_order, open_two, shut_two),
-      CASE_IN(ping_pong, open_two, shut_two), CASE_IN(copies_wait, open_two, shut_two), CASE_IN(join, open_two, shut_two),
+      CASE_IN(ping_pong, open_two, shut_two), CASE_IN(copies_wait, open_two, shut_two),
+      CASE_IN(columns_are_copied, open_two, shut_two), CASE_IN(join, open_two, shut_two),
       CASE_IN(events, open_two, shut_two), CASE(test_many_waits), CASE(test_threads_agree),
       CASE(test_timeout), CASE(test_failure), CASE(test_rank), CASE(test_usual_threads), CASE(test_shares),
       CASE(test_chunks), CASE(test_few_of_a_team), CASE(test_late_attention), CASE(test_subnormal), CASE(test_cores_of_a_call), CASE(test_cores_left), CASE(test_cores_of_many_calls),
