@@ -410,23 +410,11 @@ typedef struct mpi_comm {
     wf_comm c;
     uint32_t first, timeout_ms;
     int tag;
-    uint8_t *parts; /* of the others, grown as they need */
-    uint64_t cap;
 } mpi_comm;
 
 static mpi_comm *mpi_of(wf_comm *c)
 {
     return (mpi_comm *)c;
-}
-
-static weft_status need_parts(mpi_comm *m, uint64_t bytes)
-{
-    if (bytes <= m->cap) return WEFT_OK;
-    free(m->parts);
-    m->cap = 0;
-    if (!(m->parts = wf_calloc(bytes, 1))) return WEFT_ERR_NOMEM;
-    m->cap = bytes;
-    return WEFT_OK;
 }
 
 /* Nobody waits for the rest of an exchange that was planned wrongly. */
@@ -438,88 +426,25 @@ static weft_status wrong_length(uint64_t want, uint64_t came)
     return WEFT_ERR_INTERNAL;
 }
 
-static uint64_t slice_at(const wf_comm *c, uint64_t n, enum wf_dtype dtype, uint32_t rank)
-{
-    return wf_dtype_bytes(dtype, n * rank / c->ranks);
-}
-
-/* Each rank gets its slice of all the others', in `parts`. */
-static weft_status give_slices(wf_comm *c, const uint8_t *data, uint64_t n, enum wf_dtype dtype)
+/* Who takes nothing hears that a rank is there. */
+static weft_status mpi_exchange(wf_comm *c, const void *own, uint64_t bytes, uint32_t takers, void *room,
+                                const void **all)
 {
     mpi_comm *m = mpi_of(c);
     pending list[2 * WF_COMM_RANKS];
     uint32_t k = 0;
-    uint64_t own = slice_at(c, n, dtype, c->rank + 1) - slice_at(c, n, dtype, c->rank);
-    WF_TRY(need_parts(m, own * c->ranks));
+    const uint64_t want = c->rank < takers ? bytes : 0;
     pthread_mutex_lock(&job.lock);
     for (uint32_t r = 0; r < c->ranks && !job.broken; r++) {
-        uint64_t at = slice_at(c, n, dtype, r), bytes = slice_at(c, n, dtype, r + 1) - at;
+        all[r] = r == c->rank ? own : (uint8_t *)room + r * bytes;
         if (r == c->rank) continue;
-        post_receive(&list[k++], m->parts + own * r, own, m->first + r, m->tag + TAG_EXCHANGE);
-        if (!job.broken) post_send(&list[k++], data + at, bytes, m->first + r, m->tag + TAG_EXCHANGE);
+        post_receive(&list[k++], (void *)all[r], want, m->first + r, m->tag + TAG_EXCHANGE);
+        if (!job.broken) post_send(&list[k++], own, r < takers ? bytes : 0, m->first + r, m->tag + TAG_EXCHANGE);
     }
     pthread_mutex_unlock(&job.lock);
     WF_TRY(await_all(list, k, m->timeout_ms));
     for (uint32_t i = 0; i < k; i += 2)
-        if ((uint64_t)list[i].bytes != own) return wrong_length(own, (uint64_t)list[i].bytes);
-    return WEFT_OK;
-}
-
-static weft_status share_sums(wf_comm *c, uint8_t *data, uint64_t n, enum wf_dtype dtype)
-{
-    mpi_comm *m = mpi_of(c);
-    pending list[2 * WF_COMM_RANKS];
-    uint32_t k = 0;
-    uint64_t own = slice_at(c, n, dtype, c->rank), bytes = slice_at(c, n, dtype, c->rank + 1) - own;
-    pthread_mutex_lock(&job.lock);
-    for (uint32_t r = 0; r < c->ranks && !job.broken; r++) {
-        uint64_t at = slice_at(c, n, dtype, r);
-        if (r == c->rank) continue;
-        post_receive(&list[k++], data + at, slice_at(c, n, dtype, r + 1) - at, m->first + r, m->tag + TAG_EXCHANGE);
-        if (!job.broken) post_send(&list[k++], data + own, bytes, m->first + r, m->tag + TAG_EXCHANGE);
-    }
-    pthread_mutex_unlock(&job.lock);
-    return await_all(list, k, m->timeout_ms);
-}
-
-/* As ranks that are threads do it: the same slices, summed in the same order. */
-static weft_status mpi_all_reduce(wf_comm *c, void *data, uint64_t n, enum wf_dtype dtype)
-{
-    mpi_comm *m = mpi_of(c);
-    uint64_t at = slice_at(c, n, dtype, c->rank), own = slice_at(c, n, dtype, c->rank + 1) - at;
-    const void *slices[WF_COMM_RANKS];
-    WF_TRY(give_slices(c, data, n, dtype));
-    for (uint32_t r = 0; r < c->ranks; r++) slices[r] = r == c->rank ? (uint8_t *)data + at : m->parts + own * r;
-    wf_comm_sum((uint8_t *)data + at, slices, c->ranks, n * (c->rank + 1) / c->ranks - n * c->rank / c->ranks, dtype);
-    return share_sums(c, data, n, dtype);
-}
-
-static void lay_side_by_side(const wf_comm *c, const uint8_t *part, uint32_t r, uint64_t rows, uint64_t row_bytes,
-                             uint8_t *whole)
-{
-    for (uint64_t i = 0; i < rows; i++)
-        memcpy(whole + (i * c->ranks + r) * row_bytes, part + i * row_bytes, row_bytes);
-}
-
-static weft_status mpi_gather(wf_comm *c, const void *part, uint64_t rows, uint64_t row_bytes, void *whole)
-{
-    mpi_comm *m = mpi_of(c);
-    pending list[WF_COMM_RANKS];
-    uint32_t k = 0;
-    uint64_t bytes = rows * row_bytes;
-    if (!c->rank) WF_TRY(need_parts(m, bytes * c->ranks));
-    pthread_mutex_lock(&job.lock);
-    if (c->rank && !job.broken) post_send(&list[k++], part, bytes, m->first, m->tag + TAG_EXCHANGE);
-    for (uint32_t r = 1; r < c->ranks && !c->rank && !job.broken; r++)
-        post_receive(&list[k++], m->parts + bytes * r, bytes, m->first + r, m->tag + TAG_EXCHANGE);
-    pthread_mutex_unlock(&job.lock);
-    WF_TRY(await_all(list, k, m->timeout_ms));
-    if (c->rank) return WEFT_OK;
-    lay_side_by_side(c, part, 0, rows, row_bytes, whole);
-    for (uint32_t r = 1; r < c->ranks; r++) {
-        if ((uint64_t)list[r - 1].bytes != bytes) return wrong_length(bytes, (uint64_t)list[r - 1].bytes);
-        lay_side_by_side(c, m->parts + bytes * r, r, rows, row_bytes, whole);
-    }
+        if ((uint64_t)list[i].bytes != want) return wrong_length(want, (uint64_t)list[i].bytes);
     return WEFT_OK;
 }
 
@@ -632,17 +557,16 @@ static void mpi_fail(wf_comm *c, const char *message)
 
 static void mpi_close(wf_comm *c)
 {
-    free(mpi_of(c)->parts);
     free(c);
 }
 
-static const wf_comm_fns mpi_fns = {mpi_all_reduce, mpi_gather, mpi_send, mpi_receive, mpi_fail, mpi_close};
+static const wf_comm_fns mpi_fns = {mpi_exchange, mpi_send, mpi_receive, mpi_fail, mpi_close};
 
 weft_status wf_comm_mpi(uint32_t id, uint32_t first, uint32_t ranks, uint32_t timeout_ms, wf_comm **out)
 {
     mpi_comm *m = wf_calloc(1, sizeof *m);
     if (!m) return WEFT_ERR_NOMEM;
-    *m = (mpi_comm){.c = {&mpi_fns, wf_process(NULL) - first, ranks}, .first = first, .timeout_ms = timeout_ms,
+    *m = (mpi_comm){.c = {&mpi_fns, wf_process(NULL) - first, ranks, true}, .first = first, .timeout_ms = timeout_ms,
                     .tag = tag_of(id)};
     *out = &m->c;
     return WEFT_OK;

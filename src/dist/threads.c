@@ -1,9 +1,9 @@
-/* threads: ranks of one process. Each tells the others where its array is; then each sums a slice of all of them, and
- * takes the slices of the others (reduce-scatter and all-gather). See comm.h. */
+/* threads: ranks of one process. Each tells the others where what it gives is. See comm.h. */
 #include "dist/comm.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +19,30 @@ typedef struct mailbox {
     uint32_t first, n;
 } mailbox;
 
+/* What a rank has given so often, and where the last two are: who is behind may still look for the one before. */
+typedef struct offers {
+    atomic_ullong given;
+    struct {
+        const void *data;
+        uint64_t bytes;
+    } last[2];
+} offers;
+
 typedef struct thread_group {
     pthread_mutex_t lock;
-    pthread_cond_t all_here, mail; /* mail: a letter has come, or gone */
-    mailbox *boxes;                /* [from * ranks + to] */
-    uint32_t ranks, users, arrived, timeout_ms;
-    uint64_t round; /* of barriers */
-    bool broken;
+    pthread_cond_t offered, mail; /* mail: a letter has come, or gone */
+    mailbox *boxes;               /* [from * ranks + to] */
+    uint32_t ranks, users, timeout_ms;
+    atomic_uint sleepers;         /* who wait for `offered` */
+    atomic_bool broken;
     char message[256];
-    const void **arrays; /* [ranks], of this exchange */
-    uint64_t *bytes;     /* [ranks], of these arrays */
+    offers by[WF_COMM_RANKS];
 } thread_group;
 
 typedef struct thread_rank {
     wf_comm c;
     thread_group *g;
+    uint64_t n; /* exchanges */
 } thread_rank;
 
 static thread_group *group_of(wf_comm *c)
@@ -46,7 +55,7 @@ static void break_group(thread_group *g, const char *message)
     if (g->broken) return;
     g->broken = true;
     wf_copy(g->message, sizeof g->message, message);
-    pthread_cond_broadcast(&g->all_here);
+    pthread_cond_broadcast(&g->offered);
     pthread_cond_broadcast(&g->mail);
 }
 
@@ -72,79 +81,54 @@ static weft_status state_of(const thread_group *g)
     return g->broken ? wf_fail(WEFT_ERR_DEVICE, "%s", g->message) : WEFT_OK;
 }
 
-/* Waits for all ranks. */
-static weft_status meet_ranks(thread_group *g)
+static bool has_given(const thread_group *g, uint32_t r, uint64_t n)
+{
+    return atomic_load(&g->by[r].given) > n;
+}
+
+static weft_status sleep_until_given(thread_group *g, uint32_t r, uint64_t n)
 {
     const struct timespec until = deadline_of(g);
     pthread_mutex_lock(&g->lock);
-    uint64_t round = g->round;
-    if (++g->arrived == g->ranks) {
-        g->arrived = 0, g->round++;
-        pthread_cond_broadcast(&g->all_here);
-    }
-    while (!g->broken && g->round == round)
-        if (pthread_cond_timedwait(&g->all_here, &g->lock, &until) == ETIMEDOUT && g->round == round)
-            break_late(g);
+    atomic_fetch_add(&g->sleepers, 1);
+    while (!g->broken && !has_given(g, r, n))
+        if (pthread_cond_timedwait(&g->offered, &g->lock, &until) == ETIMEDOUT && !has_given(g, r, n)) break_late(g);
+    atomic_fetch_sub(&g->sleepers, 1);
     weft_status s = state_of(g);
     pthread_mutex_unlock(&g->lock);
     return s;
 }
 
-/* Others read it behind the barrier. All ranks come to the same end: none reads beyond an array that is shorter. */
-static weft_status show_array(wf_comm *c, const void *array, uint64_t bytes)
+/* For a moment without sleep, which takes longer than ranks that run side by side are apart. */
+static weft_status await_offer(thread_group *g, uint32_t r, uint64_t n)
+{
+    enum { MOMENT_NS = 30000 };
+    for (uint64_t began = wf_now_ns(); !has_given(g, r, n) && wf_now_ns() - began < MOMENT_NS;) {}
+    return has_given(g, r, n) && !g->broken ? WEFT_OK : sleep_until_given(g, r, n);
+}
+
+static weft_status threads_exchange(wf_comm *c, const void *own, uint64_t bytes, uint32_t takers, void *room,
+                                    const void **all)
 {
     thread_group *g = group_of(c);
-    g->arrays[c->rank] = array, g->bytes[c->rank] = bytes;
-    WF_TRY(meet_ranks(g));
-    for (uint32_t r = 0; r < c->ranks; r++)
-        if (g->bytes[r] != bytes)
-            return wf_fail(WEFT_ERR_INTERNAL, "devices of the group exchange %llu bytes with %llu",
-                           (unsigned long long)bytes, (unsigned long long)g->bytes[r]);
-    return WEFT_OK;
-}
-
-static uint64_t slice_begin(const wf_comm *c, uint64_t n, uint32_t rank)
-{
-    return n * rank / c->ranks;
-}
-
-/* Each rank sums a slice into its own array, whose slice no other rank reads before it has the sum. */
-static void sum_slice(wf_comm *c, void *data, uint64_t n, enum wf_dtype dtype)
-{
-    thread_group *g = group_of(c);
-    uint64_t first = slice_begin(c, n, c->rank), at = wf_dtype_bytes(dtype, first);
-    const void *slices[WF_COMM_RANKS];
-    for (uint32_t r = 0; r < c->ranks; r++) slices[r] = (const uint8_t *)g->arrays[r] + at;
-    wf_comm_sum((uint8_t *)data + at, slices, c->ranks, slice_begin(c, n, c->rank + 1) - first, dtype);
-}
-
-static void take_slices(wf_comm *c, void *data, uint64_t n, enum wf_dtype dtype)
-{
-    for (uint32_t r = 0; r < c->ranks; r++) {
-        uint64_t first = slice_begin(c, n, r), at = wf_dtype_bytes(dtype, first);
-        uint64_t bytes = wf_dtype_bytes(dtype, slice_begin(c, n, r + 1) - first);
-        if (r != c->rank) memcpy((uint8_t *)data + at, (const uint8_t *)group_of(c)->arrays[r] + at, bytes);
+    uint64_t n = ((thread_rank *)c)->n++, got = bytes;
+    (void)takers, (void)room;
+    g->by[c->rank].last[n % 2].data = own;
+    g->by[c->rank].last[n % 2].bytes = bytes;
+    atomic_store(&g->by[c->rank].given, n + 1);
+    if (atomic_load(&g->sleepers)) {
+        pthread_mutex_lock(&g->lock);
+        pthread_cond_broadcast(&g->offered);
+        pthread_mutex_unlock(&g->lock);
     }
-}
-
-static weft_status threads_all_reduce(wf_comm *c, void *data, uint64_t n, enum wf_dtype dtype)
-{
-    WF_TRY(show_array(c, data, wf_dtype_bytes(dtype, n)));
-    sum_slice(c, data, n, dtype);
-    WF_TRY(meet_ranks(group_of(c)));
-    take_slices(c, data, n, dtype);
-    return meet_ranks(group_of(c)); /* until then others read it */
-}
-
-static weft_status threads_gather(wf_comm *c, const void *part, uint64_t rows, uint64_t row_bytes, void *whole)
-{
-    thread_group *g = group_of(c);
-    WF_TRY(show_array(c, part, rows * row_bytes));
-    for (uint32_t r = 0; r < c->ranks && !c->rank; r++)
-        for (uint64_t i = 0; i < rows; i++)
-            memcpy((uint8_t *)whole + (i * c->ranks + r) * row_bytes, (const uint8_t *)g->arrays[r] + i * row_bytes,
-                   row_bytes);
-    return meet_ranks(g);
+    for (uint32_t r = 0; r < c->ranks; r++) {
+        WF_TRY(await_offer(g, r, n));
+        all[r] = g->by[r].last[n % 2].data;
+        if (g->by[r].last[n % 2].bytes != bytes) got = g->by[r].last[n % 2].bytes;
+    }
+    return got == bytes ? WEFT_OK
+        : wf_fail(WEFT_ERR_INTERNAL, "devices of the group exchange %llu bytes with %llu", (unsigned long long)bytes,
+                  (unsigned long long)got);
 }
 
 /* Under lock: waits until the box has room, or a letter. */
@@ -216,12 +200,10 @@ static void free_group(thread_group *g)
 {
     for (mailbox *b = g->boxes; b < g->boxes + g->ranks * g->ranks; b++)
         for (size_t i = 0; i < WF_COMM_QUEUED; i++) free(b->letters[i].data);
-    pthread_cond_destroy(&g->all_here);
+    pthread_cond_destroy(&g->offered);
     pthread_cond_destroy(&g->mail);
     pthread_mutex_destroy(&g->lock);
     free(g->boxes);
-    free(g->arrays);
-    free(g->bytes);
     free(g);
 }
 
@@ -235,8 +217,7 @@ static void threads_close(wf_comm *c)
     free(c);
 }
 
-static const wf_comm_fns thread_fns = {threads_all_reduce, threads_gather, threads_send, threads_receive, threads_fail,
-                                       threads_close};
+static const wf_comm_fns thread_fns = {threads_exchange, threads_send, threads_receive, threads_fail, threads_close};
 
 static thread_group *make_group(uint32_t ranks, uint32_t timeout_ms)
 {
@@ -244,17 +225,15 @@ static thread_group *make_group(uint32_t ranks, uint32_t timeout_ms)
     pthread_condattr_t attr;
     if (!g) return NULL;
     g->ranks = ranks, g->timeout_ms = timeout_ms;
-    g->arrays = wf_calloc(ranks, sizeof *g->arrays);
-    g->bytes = wf_calloc(ranks, sizeof *g->bytes);
     g->boxes = wf_calloc((size_t)ranks * ranks, sizeof *g->boxes);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->all_here, &attr);
+    pthread_cond_init(&g->offered, &attr);
     pthread_cond_init(&g->mail, &attr);
     pthread_condattr_destroy(&attr);
-    if (g->arrays && g->bytes && g->boxes) return g;
-    g->ranks = g->boxes ? ranks : 0;
+    if (g->boxes) return g;
+    g->ranks = 0;
     free_group(g);
     return NULL;
 }
@@ -270,7 +249,7 @@ weft_status wf_comm_threads(uint32_t ranks, uint32_t timeout_ms, wf_comm **out)
             while (r) wf_comm_close(out[--r]), out[r] = NULL;
             return WEFT_ERR_NOMEM;
         }
-        *t = (thread_rank){{&thread_fns, r, ranks}, g};
+        *t = (thread_rank){{&thread_fns, r, ranks, false}, g, 0};
         g->users++;
         out[r] = &t->c;
     }

@@ -237,8 +237,9 @@ weft_status wf_ranks_wait(struct weft_engine *e);
 weft_status wf_ranks_list(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o);
 weft_status wf_rank_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o,
                          uint32_t i);
-/* With steps like those of rank 0: its limits.step_tokens and its tile. */
-weft_status wf_rank_lay_out(wf_rank *r, const struct weft_engine_params *p, uint32_t step_tokens, uint32_t tile);
+/* With steps like those of rank 0: its limits.step_tokens, its tile, and its sums. */
+weft_status wf_rank_lay_out(wf_rank *r, const struct weft_engine_params *p, uint32_t step_tokens, uint32_t tile,
+                            enum wf_dtype sums);
 weft_status wf_rank_load(wf_rank *r, const struct weft_engine_params *p);
 weft_status wf_rank_make_step(wf_rank_step *s, const wf_limits *l);
 weft_status wf_rank_run(wf_rank *r, const wf_rank_step *s);

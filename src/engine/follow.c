@@ -36,7 +36,7 @@ static const size_t texts[] = {
 
 typedef struct cut { /* LAY_OUT */
     enum order order;
-    uint32_t step_tokens, tile;
+    uint32_t step_tokens, tile, sums;
     wf_key model; /* which the other has identified meanwhile */
 } cut;
 
@@ -143,7 +143,7 @@ static weft_status await_answer(const wf_ranks *all, uint32_t rank, answer *a)
 weft_status wf_away_lay_out(struct weft_engine *e, wf_limits *least)
 {
     answer a;
-    cut c = {LAY_OUT, e->layout.limits.step_tokens, WF_MAX(e->layout.tile, 1u)};
+    cut c = {LAY_OUT, e->layout.limits.step_tokens, WF_MAX(e->layout.tile, 1u), e->layout.sums};
     WF_TRY(wf_model_identify(e->model, &c.model));
     WF_TRY(order_all(&e->ranks, &c, sizeof c));
     for (uint32_t i = 1; i < e->ranks.n; i++) {
@@ -265,7 +265,7 @@ static weft_status lay_out_rank(follower *f, wf_rank *r, const cut *c)
     if (memcmp(&c->model, &f->model_is, sizeof c->model))
         return wf_fail(WEFT_ERR_FORMAT, "%s is another model than in process 0: all must have the same file",
                        f->model->info.path);
-    return wf_rank_lay_out(r, &f->o->engine, c->step_tokens, c->tile);
+    return wf_rank_lay_out(r, &f->o->engine, c->step_tokens, c->tile, (enum wf_dtype)c->sums);
 }
 
 /* Weights are read while the others do the same. */

@@ -193,6 +193,7 @@ static weft_status build_graph(wf_layout *l, wf_weights *w)
     if (!l->dev && l->params.f16_residual) b.residual = WF_F16;
     wf_kv_dtype_named(l->params.kv_dtype, &b.kv);
     b.shard = wf_shard_of_rank(&l->params, l->rank, m->hp.n_layer);
+    b.shard.sums = l->sums = l->rank ? l->sums : b.act;
     WF_TRY(wf_pooling_choose(m->hp.pooling, l->params.pooling, &b.pooling));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &l->graph, w));
     WF_TRY(wf_adapters_add(&l->adapters, b.act, &l->graph, w));
@@ -403,13 +404,13 @@ static weft_status finish(wf_layout *l)
 weft_status wf_layout_make(const struct weft_model *m, const struct weft_engine_params *p,
                            const struct weft_device_info *d, wf_dev *dev, wf_layout *l)
 {
-    return wf_layout_make_rank(m, p, 0, d, dev, l);
+    return wf_layout_make_rank(m, p, 0, WF_F32, d, dev, l);
 }
 
 weft_status wf_layout_make_rank(const struct weft_model *m, const struct weft_engine_params *p, uint32_t rank,
-                                const struct weft_device_info *d, wf_dev *dev, wf_layout *l)
+                                enum wf_dtype sums, const struct weft_device_info *d, wf_dev *dev, wf_layout *l)
 {
-    *l = (wf_layout){.model = m, .rank = rank, .device = d, .dev = dev};
+    *l = (wf_layout){.model = m, .rank = rank, .sums = sums, .device = d, .dev = dev};
     WF_TRY(read_params(l, p));
     WF_TRY(wf_fail_param(wf_adapters_open(&l->adapters, m, p), "adapters"));
     WF_TRY(build_graph(l, &l->weights));

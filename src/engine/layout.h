@@ -20,6 +20,7 @@ typedef struct wf_layout {
     wf_dev *dev;
     enum wf_policy policy;
     uint32_t context, page_tokens, tile; /* tokens of a sequence, of a KV page, and of a tile of prompts */
+    enum wf_dtype sums; /* of the parts of sums that a group exchanges: rank 0's activations have it */
     wf_graph graph;
     wf_weights weights;
     wf_adapters adapters;
@@ -49,9 +50,9 @@ weft_status wf_layout_device(const struct weft_engine_params *p, const char *dev
 /* The function. dev may be NULL. out is to be freed in any case. */
 weft_status wf_layout_make(const struct weft_model *m, const struct weft_engine_params *p,
                            const struct weft_device_info *d, wf_dev *dev, wf_layout *out);
-/* The same of a device that has that part of the model. */
+/* The same of a device that has that part of the model. sums: of rank 0's, which does not look at it. */
 weft_status wf_layout_make_rank(const struct weft_model *m, const struct weft_engine_params *p, uint32_t rank,
-                                const struct weft_device_info *d, wf_dev *dev, wf_layout *out);
+                                enum wf_dtype sums, const struct weft_device_info *d, wf_dev *dev, wf_layout *out);
 /* Its first part: graph and weights, without what follows the model in an engine's graph (wf_graph_end). */
 weft_status wf_layout_graph(wf_layout *l);
 void wf_layout_free(wf_layout *l);

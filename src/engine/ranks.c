@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 /* ---- which is which ------------------------------------------------------------------------------------------ */
 
@@ -144,12 +145,13 @@ weft_status wf_ranks_open(struct weft_engine *e, const struct weft_engine_params
 }
 
 /* Devices of other types cut a step into the same parts, and exchange those. */
-weft_status wf_rank_lay_out(wf_rank *r, const struct weft_engine_params *p, uint32_t step_tokens, uint32_t tile)
+weft_status wf_rank_lay_out(wf_rank *r, const struct weft_engine_params *p, uint32_t step_tokens, uint32_t tile,
+                            enum wf_dtype sums)
 {
     struct weft_engine_params same = *p;
     uint32_t i = (uint32_t)(r - r->engine->ranks.list);
     same.max_batched_tokens = step_tokens, same.tile = tile;
-    WF_TRY(wf_layout_make_rank(r->engine->model, &same, i, &r->dev->info, r->dev, &r->layout));
+    WF_TRY(wf_layout_make_rank(r->engine->model, &same, i, sums, &r->dev->info, r->dev, &r->layout));
     return wf_layout_check_available(&r->layout);
 }
 
@@ -160,7 +162,7 @@ weft_status wf_ranks_lay_out(struct weft_engine *e, const struct weft_engine_par
     for (uint32_t i = 1; i < e->ranks.n; i++) {
         wf_rank *r = &e->ranks.list[i];
         if (r->away) continue;
-        WF_TRY(wf_rank_lay_out(r, p, e->layout.limits.step_tokens, WF_MAX(e->layout.tile, 1u)));
+        WF_TRY(wf_rank_lay_out(r, p, e->layout.limits.step_tokens, WF_MAX(e->layout.tile, 1u), e->layout.sums));
         if (r->layout.limits.pages < limits.pages) limits = r->layout.limits;
     }
     for (uint32_t i = 0; i < e->ranks.n; i++)
@@ -247,6 +249,7 @@ static void *rank_thread(void *arg)
 {
     wf_rank *r = arg;
     wf_ranks *all = &r->engine->ranks;
+    prctl(PR_SET_TIMERSLACK, 1ul); /* ns: a layer has two short waits for the device, and the others wait for each */
     pthread_mutex_lock(&all->lock);
     for (;;) {
         while (all->n_steps == r->n_done && !all->stop) pthread_cond_wait(&all->changed, &all->lock);

@@ -131,8 +131,7 @@ static weft_status run_network(wf_exec *e, const wf_submission *now, const wf_co
 {
     if (e->exchanged.host.data) return wf_collective_run(e, now, c, rows, o->waits, o->n_waits, o->end);
     wf_queue *q = e->queues[c->nano->queue];
-    int32_t given = c->node->in[0].value;
-    const wf_value *v = &e->g->values[given >= 0 ? given : c->node->out[0].value];
+    const wf_view *v = c->node->in[0].value >= 0 ? &c->call.in[0] : &c->call.out[0];
     return wf_transfer(q, rows.count * wf_dtype_bytes(v->dtype, v->cols), o->waits, o->n_waits, o->end);
 }
 
@@ -211,6 +210,7 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
     if (s == WEFT_OK) e->n_in_flight++;
     for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->n_queues; q++)
         wf_finish(e->queues[q]); /* none may write to the caller's memory later */
+    if (s != WEFT_OK && !e->dev->lost && e->exchanged.queue) wf_finish(e->exchanged.queue); /* or read another rank's */
     return s;
 }
 

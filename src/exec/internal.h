@@ -58,9 +58,11 @@ struct wf_exec {
     } moves;
     wf_exec_group group;
     struct {
-        wf_host host; /* what this device gives, and behind it what it gets where that is larger; no data: no group */
-        uint64_t get; /* where that begins */
-        wf_event *here;
+        wf_host host;    /* no data: no group. Two halves of what this device gives, a message, and room for others' */
+        uint64_t part, n; /* bytes of a half; exchanges so far */
+        uint8_t *message, *room;
+        wf_queue *queue; /* what large exchanges give the device comes on it; or NULL */
+        wf_event *here[2], *back; /* of pieces by turns: it is in host memory; of an exchange: the device has it */
     } exchanged;
     wf_exec_observer observer; /* or NULL */
     void *observer_user;

@@ -134,7 +134,7 @@ static weft_status launch_op(wf_probe *p, lane *l, uint32_t i)
     const launched *x = &l->list[i % l->n_list];
     const wf_node *n = x->command->node;
     if (n->kind != WF_NODE_KERNEL) {
-        const wf_value *v = &p->e->g->values[n->in[0].value];
+        const wf_view *v = &x->command->call.in[0];
         return wf_transfer(l->q, l->what->rows.count * wf_dtype_bytes(v->dtype, v->cols), NULL, 0, l->ends[i]);
     }
     wf_call call = call_of(p, l, x->command);

@@ -52,7 +52,8 @@ typedef struct wf_operand {
 #define WF_ALL(v) ((wf_operand){(v), 0, 0})
 
 /* What a node is. Only kernels have an op; copies and network nodes name in in[0] and out[0] what they read and write.
- */
+ * Network nodes between those that compute a layer together: ALL_GATHER gives the first of them the columns of all, side
+ * by side; ALL_REDUCE gives all of them the parts of a sum so, in place, and a kernel behind it adds them. */
 enum wf_node_kind {
     WF_NODE_KERNEL,
     WF_NODE_UPLOAD,         /* the batch's arrays, from the host */

@@ -53,6 +53,7 @@ typedef struct how {
     const char *windows;
     bool fused;
     enum wf_when when; /* WF_WHEN_ADAPTED or WF_WHEN_PLAIN: it has nodes for adapters, and runs with them or without */
+    bool half; /* parts of sums are exchanged in F16 */
 } how;
 
 /* As for a device with fused kernels; this one runs its nodes in pieces. */
@@ -66,7 +67,7 @@ static weft_status fuse(wf_graph *g)
 static weft_status build(const struct weft_model *m, how h, uint32_t rank, part *p)
 {
     wf_build_params b = wf_build_params_of(dev, 64, PAGE);
-    b.shard = (wf_shard){rank, h.ranks};
+    b.shard = (wf_shard){rank, h.ranks, .sums = h.half ? WF_F16 : WF_F32};
     b.stack_weights = h.stacked ? WF_STACK_MIXED : WF_STACK_NONE, b.adjacent_pairs = h.stacked;
     *p = (part){0};
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &p->g, &p->w));
@@ -160,19 +161,21 @@ static float *decoded(const part *p, int32_t value, uint32_t *cols)
     return x;
 }
 
-/* What a node gives of all devices' values. */
+/* What a node gives of all devices' columns. */
 static void combine(part *p, uint32_t ranks, size_t node)
 {
     const wf_node *n = &p->g.nodes[node];
     const wf_value *to = &p->g.values[n->out[0].value];
     float *all = calloc((size_t)TOKENS * to->cols, sizeof *all);
     for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t cols;
-        float *x = decoded(&p[r], p[r].g.nodes[node].in[0].value, &cols);
-        bool gathers = n->kind == WF_NODE_ALL_GATHER;
-        assert_int_equal(gathers ? cols * ranks : cols, to->cols);
+        uint32_t pitch;
+        const wf_operand *o = &p[r].g.nodes[node].in[0];
+        float *x = decoded(&p[r], o->value, &pitch);
+        uint32_t cols = o->cols ? o->cols : pitch;
+        assert_int_equal(cols * ranks, to->cols);
+        assert_int_equal(o->col, n->kind == WF_NODE_ALL_REDUCE ? r * cols : 0);
         for (uint32_t m = 0; m < TOKENS; m++)
-            for (uint32_t k = 0; k < cols; k++) all[m * to->cols + (gathers ? r * cols : 0) + k] += x[m * cols + k];
+            memcpy(&all[m * to->cols + r * cols], &x[m * pitch + o->col], cols * sizeof *x);
         free(x);
     }
     for (uint32_t r = 0; r < ranks; r++)
@@ -281,7 +284,7 @@ static void parts_make_the_whole(void **state)
         struct weft_model *m = open_model(models[i].path);
         for (uint32_t ranks = 2; ranks <= models[i].most; ranks += 2) {
             bool stacked = ranks == models[i].most;
-            check_parts(m, models[i].path, (how){1, stacked}, (how){ranks, stacked});
+            check_parts(m, models[i].path, (how){1, stacked}, (how){ranks, stacked, .half = stacked});
         }
         weft_model_close(m);
     }
@@ -401,9 +404,11 @@ static void check_shapes(const struct weft_model *m, uint32_t ranks, uint32_t kv
         assert_int_equal(b->rows * want[i].rows, a->rows);
         assert_int_equal(b->cols * want[i].cols, a->cols);
     }
-    assert_int_equal(count_nodes(&whole, WF_NODE_ALL_REDUCE, "attn_out_sum"), 0);
-    assert_int_equal(count_nodes(&p, WF_NODE_ALL_REDUCE, "attn_out_sum"), m->hp.n_layer);
-    assert_int_equal(count_nodes(&p, WF_NODE_ALL_REDUCE, "ffn_down_sum"), m->hp.n_layer);
+    assert_int_equal(count_nodes(&whole, WF_NODE_ALL_REDUCE, "attn_out_parts"), 0);
+    assert_int_equal(count_nodes(&p, WF_NODE_ALL_REDUCE, "attn_out_parts"), m->hp.n_layer);
+    assert_int_equal(count_nodes(&p, WF_NODE_ALL_REDUCE, "ffn_down_parts"), m->hp.n_layer);
+    assert_int_equal(count_nodes(&p, WF_NODE_KERNEL, "attn_out_sum"), m->hp.n_layer);
+    assert_int_equal(count_nodes(&p, WF_NODE_KERNEL, "ffn_down_sum"), m->hp.n_layer);
     assert_int_equal(count_nodes(&p, WF_NODE_ALL_GATHER, "logits_gather"), 1);
     assert_int_equal(p.g.values[p.g.logits].cols, m->hp.n_vocab);
     close_part(&whole);
@@ -441,7 +446,7 @@ static void bytes_are_those_of_the_part(void **state)
     weft_model_close(m);
 }
 
-/* A plan of one queue has a place for all values; what is summed may lie where its parts did. */
+/* A plan of one queue has a place for all values; parts of sums come to where a device has its own. */
 static void parts_have_plans(void **state)
 {
     struct weft_model *m = open_model("models/demo.gguf");

@@ -207,10 +207,15 @@ int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, ui
 
 int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x)
 {
-    const char *sum = strcmp(l->tensor, "ffn_down") ? "attn_out_sum" : "ffn_down_sum";
     bool norm = b->hp->post_norms;
-    int32_t y = wf_build_linears(b, l->name, l, 1, h, norm ? -1 : wf_shard_once(b, x), norm ? WF_F32 : b->residual);
-    y = wf_shard_sum(b, sum, y);
+    enum wf_dtype out = norm ? WF_F32 : b->residual;
+    int32_t y, to = norm ? -1 : x;
+    if (wf_is_shard(b) && b->status == WEFT_OK) {
+        /* what a norm follows may leave the range of F16 */
+        const wf_operand part = wf_shard_part(b, rows_of(b, h), norm ? WF_F32 : b->shard.sums);
+        wf_build_linear(b, l, h, part);
+        y = wf_shard_sum(b, strcmp(l->tensor, "ffn_down") ? "attn_out" : "ffn_down", part, to, out);
+    } else y = wf_build_linears(b, l->name, l, 1, h, to, out);
     return norm ? wf_build_post_norm(b, post_norm, post_norm, y, x) : y;
 }
 

@@ -68,11 +68,12 @@ bool wf_shard_cuts_vocabulary(const wf_builder *b); /* has each device the logit
 /* Has each device whole blocks of that many columns? */
 weft_status wf_shard_check_cols(const wf_builder *b, const wf_gguf_tensor *t, uint32_t block);
 weft_status wf_shard_refuse(const wf_builder *b, const char *what);
-/* Nodes: the sum of all devices' x, and the columns of all devices' logits; x where one device has it all. */
-int32_t wf_shard_sum(wf_builder *b, const char *name, int32_t x);
+/* Nodes: the columns of all devices' logits; x where one device has them all. */
 int32_t wf_shard_gather(wf_builder *b, int32_t x);
-/* x where a sum of all devices takes it from this one, as what it is added to; -1: another one adds it. */
-int32_t wf_shard_once(const wf_builder *b, int32_t x);
+/* Of a group's devices, the parts of a sum side by side, and of them those columns that are this one's; and nodes that
+ * fetch the others', and add all to a residual (-1: none). name: "attn_out", of "attn_out_parts" and "attn_out_sum". */
+wf_operand wf_shard_part(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype);
+int32_t wf_shard_sum(wf_builder *b, const char *name, wf_operand part, int32_t residual, enum wf_dtype out);
 
 /* The residual stream from another device, and to it. */
 int32_t wf_shard_receive(wf_builder *b, const char *name);

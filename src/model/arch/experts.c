@@ -72,17 +72,14 @@ static void multiply(wf_builder *b, const char *name, const wf_linear *l, uint32
 }
 
 /* residual + the parts of x by their weights. */
-static int32_t sum(wf_builder *b, const char *name, int32_t x, int32_t weights, int32_t residual)
+static void sum(wf_builder *b, const char *name, int32_t x, int32_t weights, int32_t residual, wf_operand y)
 {
     wf_node n = wf_build_blank(b, WF_NODE_KERNEL, WF_OP_WEIGHTED_SUM, name, WF_ROWS_BATCH);
-    if (b->status != WEFT_OK) return -1;
-    int32_t y = value(b, b->residual, b->hp->hidden_size);
     n.in[WF_WEIGHTED_SUM_X] = WF_ALL(x);
     n.in[WF_WEIGHTED_SUM_WEIGHTS] = WF_ALL(weights);
     n.in[WF_WEIGHTED_SUM_RESIDUAL] = WF_ALL(residual);
-    n.out[WF_WEIGHTED_SUM_Y] = WF_ALL(y);
+    n.out[WF_WEIGHTED_SUM_Y] = y;
     wf_build_node(b, &n);
-    return y;
 }
 
 /* f(gate) times up of each of a token's experts. In products of their own they lie side by side, all gates first. */
@@ -99,7 +96,9 @@ static int32_t gate_up(wf_builder *b, int32_t h, int32_t ids)
     return wf_build_silu_mul(b, "experts_silu", both, stacked ? hp->n_expert_used : 0);
 }
 
-static int32_t chosen(wf_builder *b, int32_t h, choice c, int32_t x)
+/* x + what the experts give. shared: what one for all gives, which only a device of a group has apart from x; -1:
+ * none. */
+static int32_t chosen(wf_builder *b, int32_t h, choice c, int32_t shared, int32_t x)
 {
     const wf_hparams *hp = b->hp;
     const wf_linear out = {"experts_down", "ffn_down", hp->hidden_size};
@@ -108,10 +107,18 @@ static int32_t chosen(wf_builder *b, int32_t h, choice c, int32_t x)
     if (b->status != WEFT_OK) return -1;
     int32_t down = value(b, b->act, hp->n_expert_used * hp->hidden_size);
     multiply(b, out.name, &out, 1, y, hp->expert_size, c.ids, WF_ALL(down));
-    return wf_shard_sum(b, "ffn_down_sum", sum(b, "experts_sum", down, c.weights, x));
+    if (wf_is_shard(b)) {
+        const wf_operand part = wf_shard_part(b, WF_ROWS_BATCH, b->shard.sums);
+        sum(b, "experts_sum", down, c.weights, shared, part);
+        return wf_shard_sum(b, "ffn_down", part, x, b->residual);
+    }
+    int32_t to = value(b, b->residual, hp->hidden_size);
+    sum(b, "experts_sum", down, c.weights, x, WF_ALL(to));
+    return to;
 }
 
-static int32_t shared(wf_builder *b, int32_t h, int32_t x)
+/* x (-1: none) + what the expert for all tokens gives. */
+static int32_t shared(wf_builder *b, int32_t h, int32_t x, enum wf_dtype out)
 {
     const wf_hparams *hp = b->hp;
     const wf_linear gate_up[] = {{"shared_gate", "ffn_gate_shexp", hp->shared_size},
@@ -122,19 +129,22 @@ static int32_t shared(wf_builder *b, int32_t h, int32_t x)
     int32_t y = wf_build_linears(b, "shared_gate_up", gate_up, 2, h, -1, b->act);
     y = wf_build_silu_mul(b, "silu", y, 0);
     if (b->status != WEFT_OK) return -1;
-    return sum(b, "shared_sum", wf_build_linears(b, "shared_down", &down, 1, y, -1, b->act), c.weights, x);
+    y = wf_build_linears(b, "shared_down", &down, 1, y, -1, b->act);
+    int32_t to = value(b, out, hp->hidden_size);
+    sum(b, "shared_sum", y, c.weights, x, WF_ALL(to));
+    return to;
 }
 
 int32_t wf_build_experts_of(wf_builder *b, int32_t h, int32_t x)
 {
-    return chosen(b, h, route_experts(b, h), wf_shard_once(b, x));
+    return chosen(b, h, route_experts(b, h), -1, x);
 }
 
 int32_t wf_build_experts(wf_builder *b, int32_t x)
 {
-    int32_t h = wf_build_norm(b, "ffn_norm", "ffn_norm", x);
+    int32_t h = wf_build_norm(b, "ffn_norm", "ffn_norm", x), part = -1;
     choice c = route_experts(b, h);
-    x = wf_shard_once(b, x);
-    if (b->hp->expert_shared) x = shared(b, h, x);
-    return chosen(b, h, c, x);
+    if (b->hp->expert_shared && wf_is_shard(b)) part = shared(b, h, -1, b->shard.sums);
+    else if (b->hp->expert_shared) x = shared(b, h, x, b->residual);
+    return chosen(b, h, c, part, x);
 }

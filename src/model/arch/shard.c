@@ -190,33 +190,40 @@ weft_status wf_shard_refuse(const wf_builder *b, const char *what)
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
-/* What all devices have of x, in y. */
-static int32_t combine(wf_builder *b, enum wf_node_kind kind, const char *name, int32_t x, uint32_t cols)
+int32_t wf_shard_gather(wf_builder *b, int32_t x)
 {
-    if (b->status != WEFT_OK) return -1;
+    if (!wf_shard_cuts_vocabulary(b) || b->status != WEFT_OK) return x;
     const wf_value *from = &b->graph->values[x];
-    wf_node n = wf_build_blank(b, kind, WF_OP_NONE, name, from->rows);
+    wf_node n = wf_build_blank(b, WF_NODE_ALL_GATHER, WF_OP_NONE, "logits_gather", from->rows);
     n.in[0] = WF_ALL(x);
-    n.out[0] = WF_ALL(wf_build_activation(b, from->rows, from->dtype, cols));
+    n.out[0] = WF_ALL(wf_build_activation(b, from->rows, from->dtype, b->hp->n_vocab));
     wf_build_node(b, &n);
     return n.out[0].value;
 }
 
-int32_t wf_shard_sum(wf_builder *b, const char *name, int32_t x)
+wf_operand wf_shard_part(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype)
 {
-    if (!wf_is_shard(b) || b->status != WEFT_OK) return x;
-    return combine(b, WF_NODE_ALL_REDUCE, name, x, b->graph->values[x].cols);
+    uint32_t cols = b->hp->hidden_size;
+    return (wf_operand){wf_build_activation(b, rows, dtype, b->shard.ranks * cols), b->shard.rank * cols, cols};
 }
 
-int32_t wf_shard_gather(wf_builder *b, int32_t x)
+int32_t wf_shard_sum(wf_builder *b, const char *name, wf_operand part, int32_t residual, enum wf_dtype out)
 {
-    if (!wf_shard_cuts_vocabulary(b)) return x;
-    return combine(b, WF_NODE_ALL_GATHER, "logits_gather", x, b->hp->n_vocab);
-}
-
-int32_t wf_shard_once(const wf_builder *b, int32_t x)
-{
-    return b->shard.rank ? -1 : x;
+    char full[24];
+    if (b->status != WEFT_OK) return -1;
+    enum wf_rows rows = b->graph->values[part.value].rows;
+    snprintf(full, sizeof full, "%s_parts", name);
+    wf_node parts = wf_build_blank(b, WF_NODE_ALL_REDUCE, WF_OP_NONE, full, rows);
+    parts.in[0] = part;
+    parts.out[0] = WF_ALL(part.value);
+    wf_build_node(b, &parts);
+    snprintf(full, sizeof full, "%s_sum", name);
+    wf_node sum = wf_build_blank(b, WF_NODE_KERNEL, WF_OP_WEIGHTED_SUM, full, rows);
+    sum.in[WF_WEIGHTED_SUM_X] = WF_ALL(part.value);
+    sum.in[WF_WEIGHTED_SUM_RESIDUAL] = WF_ALL(residual);
+    sum.out[WF_WEIGHTED_SUM_Y] = WF_ALL(wf_build_activation(b, rows, out, part.cols));
+    wf_build_node(b, &sum);
+    return sum.out[WF_WEIGHTED_SUM_Y].value;
 }
 
 /* ---- stages, and blocks ------------------------------------------------------------------------------------------ */
