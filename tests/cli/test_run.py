@@ -202,10 +202,10 @@ class Text(cli.TestCase):
 
     def test_trace(self):
         """A step is submitted before the tokens of the one before are read; where the host draws from logits, after."""
-        for args, ahead in ((["--temp", 0], True), (["--temp", 0, "--repeat-penalty", 1.1], False)):
+        for args, ahead in (([], True), (["--repeat-penalty", 1.1], True), (["--regex", "[a-z ]{60}"], False)):
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "timeline.json")
-                self.ok(*RUN, "-p", "One day", "-n", 10, "--ignore-eos", *args, "--timeline", path)
+                self.ok(*RUN, "-p", "One day", "-n", 10, "--ignore-eos", "--temp", 0, *args, "--timeline", path)
                 events = json.loads(pathlib.Path(path).read_bytes())
             spans = [(e["name"], e["args"]["step"]) for e in events if e["ph"] == "X" and e["tid"] == 1]
             self.assertEqual(spans.count(("submit", 0)), 1)
