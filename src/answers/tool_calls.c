@@ -359,14 +359,6 @@ static enum wf_found take_form(wf_calls *c, size_t end, const wf_call_out *out)
     return f == WF_YES && !good ? WF_NO : f;
 }
 
-/* It is none up to c->at. But another one may begin in there. */
-static bool give_up_form(wf_calls *c, const wf_call_out *out)
-{
-    size_t at = c->at;
-    while (at > c->call && wf_look(held(c), at, c->kind->open) != WF_YES) at--;
-    return give_up(c, at > c->call ? at : c->at, out);
-}
-
 /* What closes it may also stand in its strings: then what is before may be the beginning of a call, and the next one is
  * looked for. */
 static bool read_form(wf_calls *c, const wf_call_out *out)
@@ -377,7 +369,12 @@ static bool read_form(wf_calls *c, const wf_call_out *out)
         if (f == WF_NO) continue;
         f = take_form(c, c->at + strlen(c->kind->close), out);
         if (f == WF_YES) return true;
-        if (f == WF_NO) return give_up_form(c, out);
+        if (f == WF_NO) {
+            /* It is none up to c->at. But another one may begin in there. */
+            size_t at = c->at;
+            while (at > c->call && wf_look(held(c), at, c->kind->open) != WF_YES) at--;
+            return give_up(c, at > c->call ? at : c->at, out);
+        }
         c->n_ends++;
     }
     return (c->n_ends == MAX_ENDS || c->at > WF_CALL_MAX) && give_up(c, c->at, out);
@@ -408,21 +405,17 @@ bool wf_calls_feed(wf_calls *c, const char *text, size_t len, const wf_call_out 
     return !c->held.failed;
 }
 
-/* What a call that is not whole becomes at the end of the answer: one that lacks only what closes it, or a part of
- * that, is taken. */
-static void end_call(wf_calls *c, bool cut, size_t text, const wf_call_out *out)
-{
-    wf_tag_call call;
-    c->tags.ended = true, c->tags.cut = cut;
-    if (c->state == TAIL) take_call(c, c->held.len, out);
-    else if (c->state == TAGS && scan_tags(c, &call) == WF_YES) take_tags(c, &call, out);
-    else if (c->state != FORM || !end_form(c, out)) give_up(c, text, out);
-}
-
 bool wf_calls_end(wf_calls *c, bool cut, const wf_call_out *out)
 {
     for (unsigned tries = 0; c->held.len && c->state != TEXT && !c->held.failed; tries++) {
-        end_call(c, cut, tries < MAX_TRIES ? c->call + 1 : c->held.len, out);
+        /* What a call that is not whole becomes at the end of the answer: one that lacks only what closes it, or a
+         * part of that, is taken. */
+        size_t text = tries < MAX_TRIES ? c->call + 1 : c->held.len;
+        wf_tag_call call;
+        c->tags.ended = true, c->tags.cut = cut;
+        if (c->state == TAIL) take_call(c, c->held.len, out);
+        else if (c->state == TAGS && scan_tags(c, &call) == WF_YES) take_tags(c, &call, out);
+        else if (c->state != FORM || !end_form(c, out)) give_up(c, text, out);
         run(c, out);
     }
     size_t first = c->held.len ? wf_skip_blanks(held(c), 0) : 0;

@@ -124,18 +124,6 @@ static size_t escape(wf_slice in, size_t at, wf_text *s)
     return known ? 1 : 0;
 }
 
-/* What stands up to the quotes that end a string. */
-static bool python_text(reader *r, const char *quotes, wf_text *s)
-{
-    enum wf_found f = WF_NO;
-    while (r->at < r->in.n && (f = ends_string(r, r->at, quotes)) == WF_NO) {
-        if (r->in.p[r->at] == '\\') r->at += 1 + escape(r->in, r->at + 1, s);
-        else wf_text_add(s, r->in.p + r->at++, 1);
-    }
-    r->at += f == WF_YES ? strlen(quotes) : 0;
-    return f == WF_YES;
-}
-
 /* Between single quotes, or three and three. */
 static bool python_string(reader *r)
 {
@@ -144,7 +132,14 @@ static bool python_string(reader *r)
     const char q = r->in.p[from], one[] = {q, 0}, three[] = {q, q, q, 0},
                *quotes = wf_look(r->in, from, three) == WF_YES ? three : one;
     r->at += strlen(quotes);
-    bool good = python_text(r, quotes, &s);
+    /* What stands up to the quotes that end a string. */
+    enum wf_found f = WF_NO;
+    while (r->at < r->in.n && (f = ends_string(r, r->at, quotes)) == WF_NO) {
+        if (r->in.p[r->at] == '\\') r->at += 1 + escape(r->in, r->at + 1, &s);
+        else wf_text_add(&s, r->in.p + r->at++, 1);
+    }
+    r->at += f == WF_YES ? strlen(quotes) : 0;
+    bool good = f == WF_YES;
     if (good && wf_json_whole(r->in.p + from, r->at - from)) wf_text_add(r->out, r->in.p + from, r->at - from);
     else if (good) wf_json_put_string(r->out, s.data ? s.data : "", s.len);
     r->out->failed |= s.failed;
@@ -347,15 +342,6 @@ static bool content(reader *r, const path *p)
     return r->at < r->in.n;
 }
 
-static bool element(reader *r, const path *p, bool list, wf_slice tag)
-{
-    path inner = within(p, tag);
-    if (!list) wf_json_print(r->out, "%.*s: ", (int)tag.n, tag.p);
-    if (!content(r, &inner) || !pass_marker(r, MARK "</")) return false;
-    wf_slice end = up_to(r, ">");
-    return end.p && end.n == tag.n && !memcmp(end.p, tag.p, tag.n);
-}
-
 /* As an object; as a list if the first one is an item. */
 static bool elements(reader *r, const path *p, bool top)
 {
@@ -369,7 +355,11 @@ static bool elements(reader *r, const path *p, bool top)
         if (!tag.n || tag.n > WF_TOOL_PATH_MAX || (list && !item) || (top && ++n > WF_MAX_PARAMETERS)) return false;
         if (!any) list = item;
         put(r, any ? ", " : list ? "[" : "{");
-        if (!element(r, p, list, tag)) return false;
+        path inner = within(p, tag);
+        if (!list) wf_json_print(r->out, "%.*s: ", (int)tag.n, tag.p);
+        if (!content(r, &inner) || !pass_marker(r, MARK "</")) return false;
+        wf_slice end = up_to(r, ">");
+        if (!end.p || end.n != tag.n || memcmp(end.p, tag.p, tag.n)) return false;
     }
     put(r, !any ? "{}" : list ? "]" : "}");
     r->depth--;

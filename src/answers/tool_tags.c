@@ -208,19 +208,16 @@ enum wf_found wf_tags_scan(const wf_tags *t, const wf_tag_call *c, wf_slice text
 
 static bool same(wf_slice a, wf_slice b) { return a.n == b.n && !memcmp(a.p, b.p, a.n); }
 
-/* As JSON, also where Python's words and lists stand for its own; else as a string. */
-static void put_value(wf_text *out, wf_slice value)
-{
-    wf_slice bare = wf_trim(value);
-    bool python = bare.n && *bare.p && strchr("[{TFN", *bare.p);
-    if (wf_json_whole(bare.p, bare.n)) wf_text_add(out, bare.p, bare.n);
-    else if (!python || !wf_python_json(bare, out)) wf_json_put_string(out, value.p, value.n);
-}
-
 void wf_tag_value(wf_slice value, bool string, wf_text *out)
 {
     if (string) wf_json_put_string(out, value.p, value.n);
-    else put_value(out, value);
+    else {
+        /* As JSON, also where Python's words and lists stand for its own; else as a string. */
+        wf_slice bare = wf_trim(value);
+        bool python = bare.n && *bare.p && strchr("[{TFN", *bare.p);
+        if (wf_json_whole(bare.p, bare.n)) wf_text_add(out, bare.p, bare.n);
+        else if (!python || !wf_python_json(bare, out)) wf_json_put_string(out, value.p, value.n);
+    }
 }
 
 static wf_slice name_of(wf_slice text, const wf_tag_parameter *p) { return (wf_slice){text.p + p->name, p->n_name}; }

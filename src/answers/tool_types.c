@@ -75,15 +75,6 @@ static void add_parameter(wf_text *types, unsigned *n, const char *name, const w
     if (strlen(name) < WF_TOOL_PATH_MAX) add_within(types, n, name, schema);
 }
 
-static void add_parameters(wf_text *types, const wf_json *function)
-{
-    const wf_json *all = wf_json_get(wf_json_get(function, "parameters"), "properties");
-    unsigned n = 0;
-    WF_JSON_EACH_MEMBER(m, all)
-        if (m->name.n) add_parameter(types, &n, m->name.text, &m->value);
-    add_word(types, "");
-}
-
 /* Names are looked up for each call in an answer, so that they can be gone through without what lies between. */
 #define SIZE "%08zx"
 enum { SIZE_BYTES = 8 + 1 };
@@ -94,7 +85,11 @@ static void add_tool(wf_text *types, const wf_json *function)
     add_word(types, wf_json_text(wf_json_get(function, "name")));
     size_t at = types->len;
     add_word(types, "00000000");
-    add_parameters(types, function);
+    const wf_json *all = wf_json_get(wf_json_get(function, "parameters"), "properties");
+    unsigned n = 0;
+    WF_JSON_EACH_MEMBER(m, all)
+        if (m->name.n) add_parameter(types, &n, m->name.text, &m->value);
+    add_word(types, "");
     if (types->failed) return;
     snprintf(size, sizeof size, SIZE, types->len - at - SIZE_BYTES);
     memcpy(types->data + at, size, SIZE_BYTES - 1);

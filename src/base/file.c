@@ -135,14 +135,6 @@ static int watch_fd(int fd)
     return watcher < 0 ? -1 : inotify_add_watch(watcher, path, IN_MODIFY);
 }
 
-static void unwatch(const struct slot *closed)
-{
-    bool last = closed->watch >= 0;
-    for (size_t i = 0; i < MAX_MAPS; i++)
-        if (&slots[i] != closed && atomic_load(&slots[i].start) && slots[i].watch == closed->watch) last = false;
-    if (last) inotify_rm_watch(watcher, closed->watch);
-}
-
 /* An event says that one file was written to, or that events were lost: then it may be any. */
 static void take_event(const struct inotify_event *e)
 {
@@ -150,15 +142,6 @@ static void take_event(const struct inotify_event *e)
         if (atomic_load(&slots[i].start) &&
             ((e->mask & IN_MODIFY && slots[i].watch == e->wd) || e->mask & IN_Q_OVERFLOW))
             atomic_store(&slots[i].broken, true);
-}
-
-static void take_events(void)
-{
-    _Alignas(struct inotify_event) char buf[4096];
-    ssize_t n;
-    while (watcher >= 0 && (n = read(watcher, buf, sizeof buf)) > 0)
-        for (char *at = buf; at < buf + n; at += sizeof(struct inotify_event) + ((const struct inotify_event *)at)->len)
-            take_event((const struct inotify_event *)at);
 }
 
 static weft_status map_fd(const char *path, int fd, const struct stat *st, wf_map *out)
@@ -220,7 +203,11 @@ static void look(struct slot *s)
     if (touched && s->watch < 0) atomic_store(&s->broken, true);
     if (touched && !atomic_load(&s->broken)) wf_sleep_ns(WRITE_NS);
     s->st.st_mtim = now.st_mtim;
-    take_events();
+    _Alignas(struct inotify_event) char buf[4096];
+    ssize_t n;
+    while (watcher >= 0 && (n = read(watcher, buf, sizeof buf)) > 0)
+        for (char *at = buf; at < buf + n; at += sizeof(struct inotify_event) + ((const struct inotify_event *)at)->len)
+            take_event((const struct inotify_event *)at);
 }
 
 bool wf_map_broken(const wf_map *m)
@@ -248,7 +235,10 @@ void wf_map_close(wf_map *m)
     if (m->slot >= 0) {
         struct slot *s = &slots[m->slot];
         pthread_mutex_lock(&watch_lock);
-        unwatch(s);
+        bool last = s->watch >= 0;
+        for (size_t i = 0; i < MAX_MAPS; i++)
+            if (&slots[i] != s && atomic_load(&slots[i].start) && slots[i].watch == s->watch) last = false;
+        if (last) inotify_rm_watch(watcher, s->watch);
         atomic_store(&s->start, 0);
         pthread_mutex_unlock(&watch_lock);
         munmap((void *)m->data, m->size);
@@ -419,25 +409,21 @@ static bool make_path(const char *path)
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-/* Is it owned and writable only by this user? Otherwise others could plant binaries in it. In a shared parent (/tmp)
- * links are not followed: they might point to another folder of this user. */
-static bool folder_is_private(const char *path, bool shared_parent)
-{
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (shared_parent ? O_NOFOLLOW : 0));
-    if (fd < 0) return false;
-    bool ok = fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022) &&
-              faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0;
-    close(fd);
-    return ok;
-}
-
 static bool try_folder(char *buf, size_t cap, bool shared_parent, const char *base,
                        const char *tail)
 {
     if (!base || base[0] != '/') return false; /* XDG: relative paths are ignored */
     int n = snprintf(buf, cap, "%s%s", base, tail);
-    return n > 0 && (size_t)n < cap && make_path(buf) && folder_is_private(buf, shared_parent);
+    /* Is it owned and writable only by this user? Otherwise others could plant binaries in it. In a shared parent
+     * (/tmp) links are not followed: they might point to another folder of this user. */
+    if (n <= 0 || (size_t)n >= cap || !make_path(buf)) return false;
+    struct stat st;
+    int fd = open(buf, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (shared_parent ? O_NOFOLLOW : 0));
+    if (fd < 0) return false;
+    bool ok = fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022) &&
+              faccessat(AT_FDCWD, buf, W_OK | X_OK, AT_EACCESS) == 0;
+    close(fd);
+    return ok;
 }
 
 weft_status wf_folder_check(const char *path)

@@ -99,27 +99,24 @@ static bool pass_escape(reader *r)
     return true;
 }
 
-static const char *skip_plain(const char *p, const char *end)
-{
-    while (end - p >= 8) { /* eight bytes at once: has one a sign below 0x20, a quote, a backslash, or a high bit? */
-        const uint64_t ones = 0x0101010101010101u, high = ones << 7;
-        uint64_t w;
-        memcpy(&w, p, 8);
-        uint64_t quote = w ^ (ones * '"'), slash = w ^ (ones * '\\');
-        if ((w | (w - ones * 0x20) | (quote - ones) | (slash - ones)) & high) break;
-        p += 8;
-    }
-    while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' && *p != '\\') p++;
-    return p;
-}
-
 /* Behind the quote at r->p up to the other one, behind which it goes on. *escapes: there are some. */
 static bool pass_string(reader *r, wf_slice *inner, bool *escapes)
 {
     inner->p = ++r->p;
     *escapes = false;
     for (size_t n;;) {
-        r->p = skip_plain(r->p, r->end);
+        const char *p = r->p;
+        /* eight bytes at once: has one a sign below 0x20, a quote, a backslash, or a high bit? */
+        while (r->end - p >= 8) {
+            const uint64_t ones = 0x0101010101010101u, high = ones << 7;
+            uint64_t w;
+            memcpy(&w, p, 8);
+            uint64_t quote = w ^ (ones * '"'), slash = w ^ (ones * '\\');
+            if ((w | (w - ones * 0x20) | (quote - ones) | (slash - ones)) & high) break;
+            p += 8;
+        }
+        while (p < r->end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' && *p != '\\') p++;
+        r->p = p;
         if (r->p == r->end) return expected(r, "\"");
         if (*r->p == '"') break;
         if (*r->p == '\\') {
@@ -327,27 +324,6 @@ static uint32_t *slot_of(uint32_t *table, size_t size, const wf_json_member *m, 
     return &table[at];
 }
 
-/* Members without those that come again, whose last value counts; and their table, if they have one. Returns how many
- * there are. */
-static size_t merge_members(wf_json_member *m, size_t n, uint32_t *table, const wf_json **twice)
-{
-    size_t kept = 0, size = table_size(n);
-    for (size_t i = 0; i < n; i++) {
-        const wf_json *name = &m[i].name;
-        uint32_t *slot = table ? slot_of(table, size, m, name->text, name->n) : NULL;
-        size_t k = slot ? *slot - 1u : 0;
-        while (!slot && k < kept && !same_name(&m[k].name, name->text, name->n)) k++;
-        if (slot ? !*slot : k == kept) {
-            m[kept++] = m[i];
-            if (slot) *slot = (uint32_t)kept;
-            continue;
-        }
-        m[k].value = m[i].value;
-        *twice = &m[k].name;
-    }
-    return kept;
-}
-
 static bool close_object(reader *r, wf_json *v, const wf_json *from, size_t n)
 {
     const wf_json *twice = NULL;
@@ -358,7 +334,21 @@ static bool close_object(reader *r, wf_json *v, const wf_json *from, size_t n)
     for (;;) {
         uint32_t *table = n > INDEXED ? (uint32_t *)(m + n) : NULL;
         if (table) memset(table, 0, table_size(n) * sizeof *table);
-        size_t kept = merge_members(m, n, table, &twice);
+        /* Members without those that come again, whose last value counts; and their table, if they have one. */
+        size_t kept = 0, size = table_size(n);
+        for (size_t i = 0; i < n; i++) {
+            const wf_json *name = &m[i].name;
+            uint32_t *slot = table ? slot_of(table, size, m, name->text, name->n) : NULL;
+            size_t k = slot ? *slot - 1u : 0;
+            while (!slot && k < kept && !same_name(&m[k].name, name->text, name->n)) k++;
+            if (slot ? !*slot : k == kept) {
+                m[kept++] = m[i];
+                if (slot) *slot = (uint32_t)kept;
+                continue;
+            }
+            m[k].value = m[i].value;
+            twice = &m[k].name;
+        }
         if (twice && r->rules.flags & WF_JSON_UNIQUE)
             return fail_at(r, WF_JSON_SYNTAX, r->p - 1, "duplicate key '%.48s' in the object that ends here",
                            twice->text);

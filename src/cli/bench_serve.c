@@ -93,9 +93,10 @@ static int read_key(const wf_opts *o, char **key)
     return *key ? 0 : wf_say_error(WEFT_ERR_NOMEM);
 }
 
-/* What was given, and defaults. */
-static wf_client_params client_params(const wf_opts *o)
+static int cmd_bench_serve(const wf_opts *o)
 {
+    const wf_load_opts *l = &o->load;
+    /* What was given, and defaults. */
     static const double usual[] = {99};
     wf_client_params p = o->client;
     p.chat = (p.backend && !strcmp(p.backend, "openai-chat")) || (p.endpoint && strstr(p.endpoint, "chat/completions"));
@@ -112,13 +113,6 @@ static wf_client_params client_params(const wf_opts *o)
     p.ignore_eos = o->ignore_eos, p.seed = o->seed, p.quiet = o->quiet;
     p.save |= p.save_detailed;
     p.stop = wf_interrupted;
-    return p;
-}
-
-static int cmd_bench_serve(const wf_opts *o)
-{
-    const wf_load_opts *l = &o->load;
-    wf_client_params p = client_params(o);
     char *base = NULL, *key = NULL;
     p.rate = l->rates.n ? l->rates.v[0] : HUGE_VAL;
     if (l->rates.n > 1) return wf_usage(o->command, "--request-rate: expected one number");

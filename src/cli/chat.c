@@ -89,21 +89,6 @@ static size_t find_cuts(const wf_chat *c, size_t **cuts)
     return n;
 }
 
-/* The tokens of the conversation without the messages from the first behind the system message up to `from`. */
-static weft_status tokens_without(const wf_chat *c, size_t from, int32_t **ids, size_t *n)
-{
-    size_t first = wf_chat_has_system(c);
-    wf_chat rest = *c;
-    rest.msgs = wf_calloc(c->n, sizeof *c->msgs);
-    if (!rest.msgs) return WEFT_ERR_NOMEM;
-    rest.n = first + c->n - from;
-    memcpy(rest.msgs, c->msgs, first * sizeof *c->msgs);
-    memcpy(rest.msgs + first, c->msgs + from, (c->n - from) * sizeof *c->msgs);
-    weft_status s = wf_chat_tokens(&rest, ids, n);
-    free(rest.msgs);
-    return s;
-}
-
 /* The first cut behind which the rest fits, or else the last one, and the tokens of that rest: fewer turns have fewer
  * tokens. */
 static weft_status search_cut(const wf_chat *c, const size_t *cuts, size_t n_cuts, size_t *at, int32_t **ids, size_t *n)
@@ -112,7 +97,18 @@ static weft_status search_cut(const wf_chat *c, const size_t *cuts, size_t n_cut
     for (;;) {
         size_t mid = low + (high - low) / 2;
         if (wf_generate_interrupted()) return WEFT_ERR_CANCELLED;
-        WF_TRY(tokens_without(c, cuts[mid], ids, n));
+        /* The tokens of the conversation without the messages from the first behind the system message up to `from`. */
+        size_t from = cuts[mid];
+        size_t first = wf_chat_has_system(c);
+        wf_chat rest = *c;
+        rest.msgs = wf_calloc(c->n, sizeof *c->msgs);
+        if (!rest.msgs) return WEFT_ERR_NOMEM;
+        rest.n = first + c->n - from;
+        memcpy(rest.msgs, c->msgs, first * sizeof *c->msgs);
+        memcpy(rest.msgs + first, c->msgs + from, (c->n - from) * sizeof *c->msgs);
+        weft_status s = wf_chat_tokens(&rest, ids, n);
+        free(rest.msgs);
+        WF_TRY(s);
         *at = cuts[mid];
         if (low == high) return WEFT_OK;
         if (*n <= prompt_room(c)) high = mid;
@@ -120,16 +116,6 @@ static weft_status search_cut(const wf_chat *c, const size_t *cuts, size_t n_cut
         weft_free(*ids);
         *ids = NULL;
     }
-}
-
-static void drop_turns(wf_chat *c, size_t from)
-{
-    size_t first = wf_chat_has_system(c);
-    remove_messages(c, first, from);
-    wf_note(
-        &c->o,
-        "the context of %u tokens is full: the oldest %zu messages are left out from here on; -c makes a larger one",
-        weft_engine_context(c->e), from - first);
 }
 
 /* The oldest turns go until what is left fits. If even the last message alone does not, nothing is dropped. */
@@ -142,7 +128,12 @@ static weft_status drop_oldest(wf_chat *c, int32_t **ids, size_t *n)
     if (s || !rest || n_rest >= weft_engine_context(c->e)) return weft_free(rest), s;
     weft_free(*ids);
     *ids = rest, *n = n_rest;
-    drop_turns(c, from);
+    size_t first = wf_chat_has_system(c);
+    remove_messages(c, first, from);
+    wf_note(
+        &c->o,
+        "the context of %u tokens is full: the oldest %zu messages are left out from here on; -c makes a larger one",
+        weft_engine_context(c->e), from - first);
     return WEFT_OK;
 }
 
@@ -273,21 +264,18 @@ static int run_turns(wf_chat *c, wf_line *in)
     return failed ? failed : wf_line_lost(in) ? WF_EXIT_RUNTIME : WF_EXIT_OK;
 }
 
-/* Answers of models that think are taken apart, so that thoughts can be shown as such and later turns are without them.
- */
-static void find_thoughts(wf_chat *c)
-{
-    const char *text = c->chat_template ? c->chat_template : weft_model_info(c->m)->chat_template;
-    c->thoughts = text ? wf_thought_kind_of(text) : NULL;
-    if (c->thoughts) wf_thoughts_show(c->thoughts, c->m, &c->shown);
-}
-
 static weft_status start_chat(wf_chat *c, const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
                               const char *chat_template, bool plain)
 {
     *c = (wf_chat){
         .o = *o, .m = m, .e = e, .chat_template = chat_template, .plain = plain, .p = wf_request_params(o, m, !plain)};
-    if (!plain) find_thoughts(c);
+    if (!plain) {
+        /* Answers of models that think are taken apart, so that thoughts can be shown as such and later turns are
+         * without them. */
+        const char *text = c->chat_template ? c->chat_template : weft_model_info(c->m)->chat_template;
+        c->thoughts = text ? wf_thought_kind_of(text) : NULL;
+        if (c->thoughts) wf_thoughts_show(c->thoughts, c->m, &c->shown);
+    }
     if (c->p.grammar && c->thoughts && c->thoughts->channels)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "a format of the answer is not supported for models that answer in channels");

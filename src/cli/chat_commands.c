@@ -14,17 +14,6 @@
 
 /* ---- conversations in files: what `weft template --messages` reads, too ---------------------- */
 
-static wf_text to_json(const wf_chat *c)
-{
-    wf_text t = {0};
-    wf_text_print(&t, "[");
-    for (size_t i = 0; i < c->n; i++)
-        wf_json_print(&t, i ? ",\n {\n  'role': %s,\n  'content': %s\n }" : "\n {\n  'role': %s,\n  'content': %s\n }",
-                      c->msgs[i].role, c->msgs[i].content);
-    wf_text_print(&t, "\n]\n");
-    return t;
-}
-
 static weft_status add_all(wf_chat *c, const wf_json *messages)
 {
     if (!wf_json_is(messages, WF_JSON_LIST)) return wf_fail(WEFT_ERR_FORMAT, "it has no list of messages");
@@ -105,7 +94,13 @@ static weft_status save_conversation(const wf_chat *c, const char *path, bool re
     wf_output out;
     WF_TRY(check_utf8(c));
     WF_TRY(check_target(path, replace));
-    wf_text list = to_json(c);
+    wf_text list = {0};
+    wf_text_print(&list, "[");
+    for (size_t i = 0; i < c->n; i++)
+        wf_json_print(&list,
+                      i ? ",\n {\n  'role': %s,\n  'content': %s\n }" : "\n {\n  'role': %s,\n  'content': %s\n }",
+                      c->msgs[i].role, c->msgs[i].content);
+    wf_text_print(&list, "\n]\n");
     if (list.failed) return free(list.data), wf_fail(WEFT_ERR_NOMEM, "out of memory");
     weft_status s = wf_output_check(path);
     if (!s) s = wf_output_open(path, &out);
@@ -281,20 +276,6 @@ static enum wf_chat_next do_help(wf_chat *c, const char *text)
     return WF_CHAT_GO_ON;
 }
 
-static void unknown_command(const wf_chat *c, const char *name)
-{
-    const char *names[2 * WF_LEN(rows)];
-    char nearest[160], first[WF_LEN(rows)][16];
-    size_t n = 0;
-    for (size_t i = 0; i < WF_LEN(rows); i++) {
-        wf_copy(first[i], WF_MIN(strcspn(rows[i].names, "|") + 1, sizeof first[i]), rows[i].names);
-        names[n++] = first[i];
-    }
-    wf_nearest(nearest, sizeof nearest, "/", name, names, n);
-    wf_note(&c->o, "there is no /%s%s /help lists the commands; //TEXT sends /TEXT as a message", name,
-            *nearest ? nearest : ";");
-}
-
 static const struct row *find_row(const char *name, size_t len)
 {
     for (size_t i = 0; i < WF_LEN(rows); i++)
@@ -318,8 +299,18 @@ enum wf_chat_next wf_chat_command(wf_chat *c, const char *line)
     const struct row *row = find_row(line, len);
     wf_copy(name, WF_MIN(len + 1, sizeof name), line);
     enum wf_chat_next next = WF_CHAT_FAILED;
-    if (!row) unknown_command(c, name);
-    else if (*trimmed && !*row->arg)
+    if (!row) {
+        const char *names[2 * WF_LEN(rows)];
+        char nearest[160], first[WF_LEN(rows)][16];
+        size_t n = 0;
+        for (size_t i = 0; i < WF_LEN(rows); i++) {
+            wf_copy(first[i], WF_MIN(strcspn(rows[i].names, "|") + 1, sizeof first[i]), rows[i].names);
+            names[n++] = first[i];
+        }
+        wf_nearest(nearest, sizeof nearest, "/", name, names, n);
+        wf_note(&c->o, "there is no /%s%s /help lists the commands; //TEXT sends /TEXT as a message", name,
+                *nearest ? nearest : ";");
+    } else if (*trimmed && !*row->arg)
         wf_note(&c->o, "/%s takes no text; //%s %s sends it as a message", name, name, trimmed);
     else if (!*trimmed && !strcmp(row->arg, "FILE")) wf_note(&c->o, "/%s needs the name of a file", name);
     else next = row->run(c, trimmed);

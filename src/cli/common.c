@@ -19,21 +19,6 @@
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static int exit_code(weft_status s)
-{
-    switch (s) {
-    case WEFT_OK: return WF_EXIT_OK;
-    case WEFT_ERR_ARG: return WF_EXIT_USAGE;
-    case WEFT_ERR_FORMAT:
-    case WEFT_ERR_NOT_FINITE: /* far more often the file's fault than the device's */
-    case WEFT_ERR_UNSUPPORTED: return WF_EXIT_MODEL;
-    case WEFT_ERR_NODEVICE: return WF_EXIT_DEVICE;
-    case WEFT_ERR_DEVICE:
-    case WEFT_ERR_TIMEOUT: return WF_EXIT_LOST;
-    default: return WF_EXIT_RUNTIME;
-    }
-}
-
 /* The option or variable that set a parameter of the library, where a message is about it; NULL: it is not about one.
  */
 static const wf_opt *option_of(const char *text)
@@ -58,7 +43,17 @@ int wf_say_error(weft_status s)
     const wf_opt *opt = s == WEFT_ERR_ARG ? option_of(text) : NULL;
     if (opt) fprintf(stderr, "weft: error: %s%s%s\n", *opt->name == 'W' ? "" : "--", opt->name, strchr(text, ':'));
     else fprintf(stderr, "weft: error: %s\n", *text ? text : weft_status_name(s));
-    return exit_code(s);
+    switch (s) {
+    case WEFT_OK: return WF_EXIT_OK;
+    case WEFT_ERR_ARG: return WF_EXIT_USAGE;
+    case WEFT_ERR_FORMAT:
+    case WEFT_ERR_NOT_FINITE: /* far more often the file's fault than the device's */
+    case WEFT_ERR_UNSUPPORTED: return WF_EXIT_MODEL;
+    case WEFT_ERR_NODEVICE: return WF_EXIT_DEVICE;
+    case WEFT_ERR_DEVICE:
+    case WEFT_ERR_TIMEOUT: return WF_EXIT_LOST;
+    default: return WF_EXIT_RUNTIME;
+    }
 }
 
 int wf_say_print_error(weft_status s) { return s == WEFT_ERR_IO && ferror(stdout) ? WF_EXIT_OK : wf_say_error(s); }

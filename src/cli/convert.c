@@ -3,17 +3,6 @@
 
 #include <string.h>
 
-static void say_result(const wf_opts *o, const struct weft_convert_result *r)
-{
-    wf_note(o, "wrote %s: %zu tensors, %s (from %s)", o->write_to, r->n_tensors, WF_HUMAN(r->bytes, true),
-            WF_HUMAN(r->bytes_in, true));
-    if (r->n_other)
-        wf_note(o, "%zu tensors have rows that are no multiple of their format's block and got another format",
-                r->n_other);
-    if (r->n_again)
-        wf_note(o, "%zu tensors were quantised before: converting the original model loses less", r->n_again);
-}
-
 static int cmd_convert(const wf_opts *o)
 {
     wf_progress bar = {0};
@@ -37,7 +26,13 @@ static int cmd_convert(const wf_opts *o)
     wf_progress_end(&bar);
     if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
     if (s) return r.bytes_in || s == WEFT_ERR_ARG ? wf_say_error(s) : wf_say_model_error(o, s);
-    say_result(o, &r);
+    wf_note(o, "wrote %s: %zu tensors, %s (from %s)", o->write_to, r.n_tensors, WF_HUMAN(r.bytes, true),
+            WF_HUMAN(r.bytes_in, true));
+    if (r.n_other)
+        wf_note(o, "%zu tensors have rows that are no multiple of their format's block and got another format",
+                r.n_other);
+    if (r.n_again)
+        wf_note(o, "%zu tensors were quantised before: converting the original model loses less", r.n_again);
     return 0;
 }
 

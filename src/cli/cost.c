@@ -37,48 +37,6 @@ static void print_energy(const struct weft_cost *c, FILE *f)
                 c->given ? "" : "; `weft tune --overlap` measures it where power can be read");
 }
 
-/* With the ratios of the paper's table 1. */
-static void print_device(const struct weft_cost *c, FILE *f)
-{
-    double one = c->n_devices;
-    print_known(f, "  memory", c->memory / one / 1e9, 4, " GB");
-    print_known(f, "read", c->read / one / 1e9, 5, " GB/s");
-    print_known(f, "network one way", c->network / one / 1e9, 4, " GB/s");
-    fprintf(f, "compute %.4g TFLOP/s for %s%s\n  ", c->compute / one / 1e12, c->format,
-            c->n_devices > 1 ? " (each device)" : "");
-    print_known(f, "network / read", c->network / c->read, 3, "");
-    fprintf(f, "memory / read %.4f s, compute / read %.0f flop a byte\n", c->memory / c->read, c->compute / c->read);
-    print_energy(c, f);
-}
-
-static void print_load(const struct weft_cost *c, FILE *f)
-{
-    fprintf(f, "requests of %.0f tokens in, %.0f out\n", c->input_len, c->output_len);
-    fprintf(f, "  KV cache %.0f bytes a token, %.0f tokens of a decoding sequence on average\n", c->kv_bytes_per_token,
-            c->keys);
-    fprintf(f, "  largest dense batch that memory holds: %.0f tokens, %.0f of them decodes\n", c->most_tokens,
-            c->most_decodes);
-    double tokens = c->decodes + c->prefill;
-    fprintf(f, "  this step: %.0f tokens, %.0f of them decodes%s\n", tokens, c->decodes,
-            c->decodes > c->most_decodes * 1.000001 ? ", more than memory holds" : "");
-}
-
-static void print_equations(const struct weft_cost *c, FILE *f)
-{
-    fputs("equations of the paper\n", f);
-    fprintf(f, "  1  T_mem      %10.3f ms   memory / read\n", c->t_mem * 1e3);
-    fprintf(f, "  2  T_compute  %10.3f ms   2 x tokens x parameters / compute\n", c->t_compute * 1e3);
-    if (c->t_net > 0)
-        fprintf(f, "  3  T_net      %10.3f ms   4 x devices x tokens x width x bytes x layers / network\n",
-                c->t_net * 1e3);
-    else fprintf(f, "  3  T_net      %10s      %s\n", "-", c->n_devices > 1 ? "the network is unknown" : "one device");
-    fprintf(f, "  4  T_R        %10.3f      T_mem / T_compute: by these, %s is the bottleneck\n", c->t_r,
-            c->t_r > 1 ? "memory" : "compute");
-    fprintf(f, "  5  optimum    %10.0f tokens/s", c->eq5);
-    if (c->n_devices > 1) fprintf(f, ", %.0f a device", c->eq5 / c->n_devices);
-    fputs(": compute / (2 x parameters)\n", f);
-}
-
 static void print_row(const struct weft_cost_op *r, FILE *f)
 {
     fprintf(f, "  %-18s", r->name);
@@ -95,8 +53,44 @@ static void print_rate(const struct weft_cost *c, double seconds, double rate, F
     if (c->n_devices > 1) fprintf(f, ", %.0f a device", rate / c->n_devices);
 }
 
-static void print_bounds(const struct weft_cost *c, FILE *f)
+static void print_cost(const struct weft_cost *c, const char *label, FILE *f)
 {
+    fprintf(f, "%s: %.4g parameters for a token, %.4g GB of weights, on %u x %s (%s)\n", label, c->params,
+            c->weight_bytes / 1e9, c->n_devices, c->device, c->given ? "constants of the table" : "measured");
+    /* With the ratios of the paper's table 1. */
+    double one = c->n_devices;
+    print_known(f, "  memory", c->memory / one / 1e9, 4, " GB");
+    print_known(f, "read", c->read / one / 1e9, 5, " GB/s");
+    print_known(f, "network one way", c->network / one / 1e9, 4, " GB/s");
+    fprintf(f, "compute %.4g TFLOP/s for %s%s\n  ", c->compute / one / 1e12, c->format,
+            c->n_devices > 1 ? " (each device)" : "");
+    print_known(f, "network / read", c->network / c->read, 3, "");
+    fprintf(f, "memory / read %.4f s, compute / read %.0f flop a byte\n", c->memory / c->read, c->compute / c->read);
+    print_energy(c, f);
+    fprintf(f, "requests of %.0f tokens in, %.0f out\n", c->input_len, c->output_len);
+    fprintf(f, "  KV cache %.0f bytes a token, %.0f tokens of a decoding sequence on average\n", c->kv_bytes_per_token,
+            c->keys);
+    fprintf(f, "  largest dense batch that memory holds: %.0f tokens, %.0f of them decodes\n", c->most_tokens,
+            c->most_decodes);
+    double tokens = c->decodes + c->prefill;
+    fprintf(f, "  this step: %.0f tokens, %.0f of them decodes%s\n", tokens, c->decodes,
+            c->decodes > c->most_decodes * 1.000001 ? ", more than memory holds" : "");
+    fputs("equations of the paper\n", f);
+    fprintf(f, "  1  T_mem      %10.3f ms   memory / read\n", c->t_mem * 1e3);
+    fprintf(f, "  2  T_compute  %10.3f ms   2 x tokens x parameters / compute\n", c->t_compute * 1e3);
+    if (c->t_net > 0)
+        fprintf(f, "  3  T_net      %10.3f ms   4 x devices x tokens x width x bytes x layers / network\n",
+                c->t_net * 1e3);
+    else fprintf(f, "  3  T_net      %10s      %s\n", "-", c->n_devices > 1 ? "the network is unknown" : "one device");
+    fprintf(f, "  4  T_R        %10.3f      T_mem / T_compute: by these, %s is the bottleneck\n", c->t_r,
+            c->t_r > 1 ? "memory" : "compute");
+    fprintf(f, "  5  optimum    %10.0f tokens/s", c->eq5);
+    if (c->n_devices > 1) fprintf(f, ", %.0f a device", c->eq5 / c->n_devices);
+    fputs(": compute / (2 x parameters)\n", f);
+    fprintf(f, "ops, all layers together\n  %-18s %11s %9s %9s %9s %9s %9s %9s  %s\n", "", "Gflop", "GB", "net GB",
+            "compute", "memory", "network", "energy ms", "bound by");
+    for (size_t i = 0; i < c->n_ops; i++) print_row(&c->ops[i], f);
+    print_row(&c->total, f);
     fprintf(f, "bound by %s: at best ", weft_limit_name(c->total.bound));
     print_rate(c, c->total.seconds[c->total.bound], c->optimum, f);
     fputs("\none op after another: ", f);
@@ -106,20 +100,6 @@ static void print_bounds(const struct weft_cost *c, FILE *f)
     if (joules > 0)
         fprintf(f, "at the power limit, by what ops draw one by one, about %.3f ms a step; steps may take less\n",
                 joules * 1e3);
-}
-
-static void print_cost(const struct weft_cost *c, const char *label, FILE *f)
-{
-    fprintf(f, "%s: %.4g parameters for a token, %.4g GB of weights, on %u x %s (%s)\n", label, c->params,
-            c->weight_bytes / 1e9, c->n_devices, c->device, c->given ? "constants of the table" : "measured");
-    print_device(c, f);
-    print_load(c, f);
-    print_equations(c, f);
-    fprintf(f, "ops, all layers together\n  %-18s %11s %9s %9s %9s %9s %9s %9s  %s\n", "", "Gflop", "GB", "net GB",
-            "compute", "memory", "network", "energy ms", "bound by");
-    for (size_t i = 0; i < c->n_ops; i++) print_row(&c->ops[i], f);
-    print_row(&c->total, f);
-    print_bounds(c, f);
 }
 
 /* ---- for programs --------------------------------------------------------------------------------------------- */
@@ -160,19 +140,6 @@ static int print_json(const struct weft_cost *c, const char *label)
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
 
-static struct weft_cost_params params_of(const wf_opts *o, const struct weft_model *m, double in, double out,
-                                         wf_progress *bar)
-{
-    struct weft_cost_params p = o->costs;
-    p.model = m;
-    p.device = o->engine.device, p.tier = o->engine.tier, p.threads = o->engine.threads,
-    p.f16_residual = o->engine.f16_residual, p.kv_dtype = o->engine.kv_dtype;
-    p.input_len = in, p.output_len = out;
-    p.tokens = o->explain.tokens, p.decodes = o->explain.decodes;
-    p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : bar;
-    return p;
-}
-
 int wf_plan_cost(const wf_opts *o, const struct weft_model *m)
 {
     wf_progress bar = {0};
@@ -183,7 +150,13 @@ int wf_plan_cost(const wf_opts *o, const struct weft_model *m)
     if (lengths &&
         (sscanf(lengths, "%8u:%8u%n", &in, &out, &len) != 2 || lengths[len] || !in || !out || strpbrk(lengths, "+- ")))
         return wf_usage(o->command, "--const: expected INPUT:OUTPUT tokens such as 512:1024, got '%s'", lengths);
-    struct weft_cost_params p = params_of(o, m, in, out, &bar);
+    struct weft_cost_params p = o->costs;
+    p.model = m;
+    p.device = o->engine.device, p.tier = o->engine.tier, p.threads = o->engine.threads,
+    p.f16_residual = o->engine.f16_residual, p.kv_dtype = o->engine.kv_dtype;
+    p.input_len = in, p.output_len = out;
+    p.tokens = o->explain.tokens, p.decodes = o->explain.decodes;
+    p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : &bar;
     struct weft_cost *c = NULL;
     weft_status s = weft_cost(&p, &c);
     wf_progress_end(&bar);

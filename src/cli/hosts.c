@@ -146,8 +146,14 @@ static int watch_mpirun(pid_t mpirun, int file)
     return WF_EXIT_LOST;
 }
 
-static int start_mpirun(const wf_opts *o, uint32_t n, int argc, char **argv)
+int wf_hosts_serve(const wf_opts *o, int argc, char **argv)
 {
+    uint32_t n = WF_MAX(o->engine.tensor_parallel, 1u) * WF_MAX(o->engine.pipeline_parallel, 1u);
+    if (n < count_hosts(o->hosts) || n < 2)
+        return wf_usage(o->command, "WEFT_HOSTS names %u hosts for %u devices: say --tp or --pp, so that each has one",
+                        count_hosts(o->hosts), n);
+    if (o->api_keys.n && wf_opts_typed(o, "api-key"))
+        return wf_usage(o->command, "WEFT_HOSTS: --api-key would stay in the list of processes; use --api-key-file");
     const char *folder = getenv("TMPDIR");
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/weft-hosts-XXXXXX", folder && *folder ? folder : "/tmp");
@@ -166,15 +172,4 @@ static int start_mpirun(const wf_opts *o, uint32_t n, int argc, char **argv)
     close(told);
     free(hosts);
     return rc;
-}
-
-int wf_hosts_serve(const wf_opts *o, int argc, char **argv)
-{
-    uint32_t n = WF_MAX(o->engine.tensor_parallel, 1u) * WF_MAX(o->engine.pipeline_parallel, 1u);
-    if (n < count_hosts(o->hosts) || n < 2)
-        return wf_usage(o->command, "WEFT_HOSTS names %u hosts for %u devices: say --tp or --pp, so that each has one",
-                        count_hosts(o->hosts), n);
-    if (o->api_keys.n && wf_opts_typed(o, "api-key"))
-        return wf_usage(o->command, "WEFT_HOSTS: --api-key would stay in the list of processes; use --api-key-file");
-    return start_mpirun(o, n, argc, argv);
 }

@@ -102,13 +102,6 @@ static void print_vocabulary(const struct weft_model *m)
         printf("chat's sampling  %s (`weft run`; requests take the default)\n", rest);
 }
 
-static void print_formats(const struct weft_model *m)
-{
-    wf_storage f[WF_FORMATS];
-    for (size_t k = 0, n = wf_formats(m, f); k < n; k++)
-        printf("%-16s %-5s %zu tensors, %s\n", k ? "" : "formats", f[k].dtype, f[k].n, WF_HUMAN(f[k].bytes, true));
-}
-
 /* Bytes that one sequence needs. */
 static uint64_t least_memory(const wf_opts *o, const struct weft_model *m, uint32_t context)
 {
@@ -116,19 +109,6 @@ static uint64_t least_memory(const wf_opts *o, const struct weft_model *m, uint3
                                    .attention_windows = o->engine.attention_windows};
     struct weft_budget b;
     return weft_model_budget(m, &p, &b) ? 0 : b.weights + b.activations + b.kv;
-}
-
-static void print_memory(const wf_opts *o, const struct weft_model *m)
-{
-    uint32_t own = weft_model_info(m)->context;
-    uint32_t contexts[] = {WF_MIN(own, 4096u), own};
-    size_t n = own > 4096 ? 2 : 1;
-    if (wf_context_of(o, m)) contexts[0] = wf_context_of(o, m), n = 1;
-    if (!least_memory(o, m, contexts[0])) return; /* an engine says why it cannot be opened */
-    for (size_t k = 0; k < n; k++)
-        printf(k ? ", %s with %u" : "memory need      %s with a context of %u tokens",
-               WF_HUMAN(least_memory(o, m, contexts[k]), true), contexts[k]);
-    printf(n > 1 ? "\n" : " (one sequence)\n");
 }
 
 /* Whether a model fits a device; least: bytes that one sequence needs. Where the device's memory is its own, also what
@@ -310,13 +290,25 @@ static int print_model(const wf_opts *o)
     }
     print_hyperparameters(i);
     print_vocabulary(m);
-    if (i->n_tensors) print_formats(m);
-    else
+    if (i->n_tensors) {
+        wf_storage f[WF_FORMATS];
+        for (size_t k = 0, n = wf_formats(m, f); k < n; k++)
+            printf("%-16s %-5s %zu tensors, %s\n", k ? "" : "formats", f[k].dtype, f[k].n, WF_HUMAN(f[k].bytes, true));
+    } else
         printf("tensors          %s\n",
                i->unsupported ? "not read: weft does not support them" : "none: the file contains only a vocabulary");
     if (i->n_tensors && !i->unsupported) {
         char words[640], named[640];
-        print_memory(o, m);
+        uint32_t own = weft_model_info(m)->context;
+        uint32_t contexts[] = {WF_MIN(own, 4096u), own};
+        size_t n = own > 4096 ? 2 : 1;
+        if (wf_context_of(o, m)) contexts[0] = wf_context_of(o, m), n = 1;
+        if (least_memory(o, m, contexts[0])) { /* an engine says why it cannot be opened */
+            for (size_t k = 0; k < n; k++)
+                printf(k ? ", %s with %u" : "memory need      %s with a context of %u tokens",
+                       WF_HUMAN(least_memory(o, m, contexts[k]), true), contexts[k]);
+            printf(n > 1 ? "\n" : " (one sequence)\n");
+        }
         print_budget(o, m);
         /* How engines with the default options would run steps on the device, and why. */
         if (!weft_plan_source(m, &o->engine, words, sizeof words))

@@ -147,29 +147,23 @@ static void resume_editing(void)
 }
 
 static void catch_stop(void (*handler)(int sig));
-static void on_stop(int sig);
-
-/* As a shell wants it: by the signal itself, with the terminal as it was found. */
-static void stop_now(int sig)
-{
-    sigset_t this;
-    restore_terminal();
-    signal(sig, SIG_DFL);
-    raise(sig);
-    sigemptyset(&this);
-    sigaddset(&this, sig);
-    pthread_sigmask(SIG_UNBLOCK, &this, NULL); /* here it stops */
-    catch_stop(on_stop);
-    resume_editing();
-}
-
 /* SIGTSTP or SIGCONT, which the engine's threads may get, too. */
 static void on_stop(int sig)
 {
     int saved = errno;
     if (!pthread_equal(pthread_self(), ends.editor)) pthread_kill(ends.editor, sig);
-    else if (sig == SIGTSTP) stop_now(sig);
-    else resume_editing();
+    else if (sig == SIGTSTP) {
+        /* As a shell wants it: by the signal itself, with the terminal as it was found. */
+        sigset_t this;
+        restore_terminal();
+        signal(sig, SIG_DFL);
+        raise(sig);
+        sigemptyset(&this);
+        sigaddset(&this, sig);
+        pthread_sigmask(SIG_UNBLOCK, &this, NULL); /* here it stops */
+        catch_stop(on_stop);
+        resume_editing();
+    } else resume_editing();
     errno = saved;
 }
 
@@ -191,15 +185,6 @@ static unsigned char stop_here(EditLine *el, int ch)
     (void)ch;
     kill(0, SIGTSTP);
     return CC_NORM;
-}
-
-static void catch_end(const wf_line *l)
-{
-    ends.screen = fileno(l->screen);
-    ends.editor = pthread_self();
-    tcgetattr(STDIN_FILENO, &ends.mode);
-    ends.brackets = brackets_pastes();
-    wf_catch_end(on_end);
 }
 
 /* ---- history between sessions ---------------------------------------------------------------- */
@@ -290,24 +275,6 @@ static void remember_line(wf_line *l, const char *line)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Until there is a key. After a stop the prompt and the line are drawn anew, by this thread, between two keys. */
-static void wait_for_key(EditLine *el)
-{
-    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    sigset_t stops, usual;
-    wf_line *l;
-    el_get(el, EL_CLIENTDATA, &l);
-    sigemptyset(&stops);
-    sigaddset(&stops, SIGTSTP);
-    sigaddset(&stops, SIGCONT);
-    pthread_sigmask(SIG_BLOCK, &stops, &usual); /* but while it waits */
-    do {
-        if (ends.resumed) bracketed_paste(l, "h"), el_set(el, EL_REFRESH);
-        ends.resumed = false;
-    } while (ppoll(&in, 1, NULL, &usual) < 0 && errno == EINTR);
-    pthread_sigmask(SIG_SETMASK, &usual, NULL);
-}
-
 /* The character of n bytes of UTF-8, as mbrtowc has it; of bytes that are none only the last, which may begin another
  * one, is kept. */
 static size_t decode_key(wchar_t *c, char *bytes, size_t *n)
@@ -325,7 +292,20 @@ static int read_key(EditLine *el, wchar_t *c)
 {
     char bytes[MB_LEN_MAX];
     size_t n = 0, len = (size_t)-2;
-    wait_for_key(el);
+    /* Until there is a key. After a stop the prompt and the line are drawn anew, by this thread, between two keys. */
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigset_t stops, usual;
+    wf_line *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTSTP);
+    sigaddset(&stops, SIGCONT);
+    pthread_sigmask(SIG_BLOCK, &stops, &usual); /* but while it waits */
+    do {
+        if (ends.resumed) bracketed_paste(l, "h"), el_set(el, EL_REFRESH);
+        ends.resumed = false;
+    } while (ppoll(&in, 1, NULL, &usual) < 0 && errno == EINTR);
+    pthread_sigmask(SIG_SETMASK, &usual, NULL);
     while (len == (size_t)-2) {
         ssize_t got = read(STDIN_FILENO, bytes + n, 1);
         if (got < 0 && errno == EINTR) continue;
@@ -342,7 +322,12 @@ static weft_status open_editor(wf_line *l)
     /* libedit decodes characters by the locale; terminals send UTF-8. */
     setlocale(LC_CTYPE, "");
     if (strcmp(nl_langinfo(CODESET), "UTF-8")) setlocale(LC_CTYPE, "C.UTF-8");
-    catch_end(l); /* before the mode changes */
+    /* before the mode changes */
+    ends.screen = fileno(l->screen);
+    ends.editor = pthread_self();
+    tcgetattr(STDIN_FILENO, &ends.mode);
+    ends.brackets = brackets_pastes();
+    wf_catch_end(on_end);
     l->history = history_init();
     l->el = el_init("weft", stdin, l->screen, l->screen);
     if (!l->el || !l->history) return wf_fail(WEFT_ERR_NOMEM, "cannot set up line editing");

@@ -27,23 +27,18 @@ static bool is_unfinished(const char *folder, const char *name, struct stat *st)
     return S_ISDIR(st->st_mode) || !access(path, F_OK);
 }
 
-/* Where it was fetched from, as programs keep it with a file; "": not known. */
-static void origin_of(const char *folder, const char *name, char *shown, size_t cap)
-{
-    char path[3 * PATH_MAX], text[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    ssize_t n = getxattr(path, WF_PULL_ORIGIN, text, sizeof text - 1);
-    text[WF_MAX(n, 0)] = 0;
-    wf_show(shown, cap, text);
-}
-
 static void print_row(const char *folder, const char *name, const struct stat *st)
 {
     char day[32] = "", shown[512], stem[NAME_MAX + 1], origin[2048];
     struct tm tm;
     bool part = wf_ends_in(name, WF_MODELS_PART), file = S_ISREG(st->st_mode);
     wf_copy(stem, (part ? strlen(name) - strlen(WF_MODELS_PART) : wf_models_stem(name)) + 1, name);
-    origin_of(folder, name, origin, sizeof origin);
+    /* Where it was fetched from, as programs keep it with a file; "": not known. */
+    char path[3 * PATH_MAX], text[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    ssize_t n = getxattr(path, WF_PULL_ORIGIN, text, sizeof text - 1);
+    text[WF_MAX(n, 0)] = 0;
+    wf_show(origin, sizeof origin, text);
     wf_show(shown, sizeof shown, stem);
     if (localtime_r(&st->st_mtime, &tm)) strftime(day, sizeof day, "%Y-%m-%d", &tm);
     printf("%-40s %-11s %12s  %s%s%s\n", shown,

@@ -140,18 +140,6 @@ static bool is_told_to_end(void *unused)
     return told_to_end;
 }
 
-/* One that is not the first: whatever the command, it computes its part of the engines. */
-static int follow_first(void)
-{
-    struct sigaction sa = {.sa_handler = note_end, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &sa, NULL); /* until it has met the first one, which ends it, */
-    sigaction(SIGTERM, &sa, NULL); /* perhaps after its last requests */
-    weft_log_to(log_line, NULL, WEFT_LOG_WARN);
-    wf_stop_by(is_told_to_end, NULL);
-    weft_status s = weft_follow();
-    return s == WEFT_ERR_CANCELLED ? 128 + told_to_end : s ? wf_say_error(s) : 0;
-}
-
 /* WEFT_HOSTS, which is for `weft serve`. */
 static int run_on_hosts(const wf_command *c, const wf_opts *o, int argc, char **argv)
 {
@@ -174,7 +162,16 @@ static int run_command(const wf_command *c, int argc, char **argv)
     if (!rc && needs_settings) rc = wf_rules_check(c, &o);
     if (!rc && needs_settings) rc = wf_opts_environment(c, &o);
     bool follows = !rc && !o.help && wants_others(&o) && wf_process(NULL);
-    if (follows) rc = follow_first();
+    if (follows) {
+        /* One that is not the first: whatever the command, it computes its part of the engines. */
+        struct sigaction sa = {.sa_handler = note_end, .sa_flags = SA_RESTART};
+        sigaction(SIGINT, &sa, NULL); /* until it has met the first one, which ends it, */
+        sigaction(SIGTERM, &sa, NULL); /* perhaps after its last requests */
+        weft_log_to(log_line, NULL, WEFT_LOG_WARN);
+        wf_stop_by(is_told_to_end, NULL);
+        weft_status s = weft_follow();
+        rc = s == WEFT_ERR_CANCELLED ? 128 + told_to_end : s ? wf_say_error(s) : 0;
+    }
     char path[PATH_MAX];
     bool asked = !follows && o.model && !strncmp(o.model, "-hf:", 4) && !o.help; /* foreign.def */
     if (!rc && asked) rc = wf_pull_model(&o, o.model + 4, path);
@@ -207,24 +204,6 @@ static void find_nearest(const char *word, char *out, size_t cap)
     wf_nearest(out, cap, "", word, names, n);
 }
 
-/* What stands first and is no command: an option, another program's command, a file, or a mistyped command. */
-static int unknown_word(const char *word)
-{
-    char shown[256], nearest[160] = "";
-    const char *answer = NULL;
-    const wf_foreign *f = wf_foreign_find(*word != '-', word, strlen(word));
-    wf_show(shown, sizeof shown, word);
-    if (f && f->answer) answer = f->answer;
-    else if (*word != '-' && !access(word, F_OK))
-        answer = "it is a file: `weft run FILE` runs a model, and `weft info FILE` describes it";
-    else find_nearest(word, nearest, sizeof nearest);
-    if (*word == '-' && !answer && !*nearest)
-        answer = "options come behind a command, as in `weft run -m model.gguf -p \"One day\"`";
-    fprintf(stderr, "weft: unknown %s '%s'%s%s%s\nSee `weft --help`.\n", *word == '-' ? "option" : "command", shown,
-            answer ? ": " : "", answer ? answer : "", nearest);
-    return WF_EXIT_USAGE;
-}
-
 /* `weft run help`, which is of a command whose first word is not a text, unless it is a file or a model of that name.
  */
 static bool wants_help(const wf_command *c, int n, char **words)
@@ -248,21 +227,29 @@ static int dispatch_words(int argc, char **argv)
     if (!strcmp(word, "--version")) return print_version(NULL);
     if (!strcmp(word, "--tables")) return wf_print_tables(); /* for the build, so --help does not name it */
     if (!*word) return print_help(stderr), WF_EXIT_USAGE;
-    return unknown_word(word);
-}
-
-/* If a standard descriptor is closed, the next file opened would get its number and our output. Writes to standard
- * output fail then. */
-static void fill_standard_files(void)
-{
-    for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_RDWR : O_RDONLY) < 0)
-            _exit(WF_EXIT_RUNTIME);
+    /* What stands first and is no command: an option, another program's command, a file, or a mistyped command. */
+    char shown[256], nearest[160] = "";
+    const char *answer = NULL;
+    const wf_foreign *f = wf_foreign_find(*word != '-', word, strlen(word));
+    wf_show(shown, sizeof shown, word);
+    if (f && f->answer) answer = f->answer;
+    else if (*word != '-' && !access(word, F_OK))
+        answer = "it is a file: `weft run FILE` runs a model, and `weft info FILE` describes it";
+    else find_nearest(word, nearest, sizeof nearest);
+    if (*word == '-' && !answer && !*nearest)
+        answer = "options come behind a command, as in `weft run -m model.gguf -p \"One day\"`";
+    fprintf(stderr, "weft: unknown %s '%s'%s%s%s\nSee `weft --help`.\n", *word == '-' ? "option" : "command", shown,
+            answer ? ": " : "", answer ? answer : "", nearest);
+    return WF_EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
 {
-    fill_standard_files();
+    /* If a standard descriptor is closed, the next file opened would get its number and our output. Writes to
+     * standard output fail then. */
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_RDWR : O_RDONLY) < 0)
+            _exit(WF_EXIT_RUNTIME);
     signal(SIGPIPE, SIG_IGN); /* writes to a closed pipe return an error instead, */
     signal(SIGXFSZ, SIG_IGN); /* and those beyond the largest size that a file may have */
     wf_hosts_begin();

@@ -254,14 +254,6 @@ struct typed {
 
 const wf_opt *wf_opts_find(const wf_command *c, const char *name) { return find_option(c, 0, name, strlen(name)); }
 
-/* -n60: only numbers may stand behind a letter, so that -ngl is not -n with the value gl. */
-static void cut_number(const wf_command *c, const char *word, struct typed *t)
-{
-    const wf_opt *opt = find_option(c, word[1], NULL, 0);
-    bool number = opt && opt->arg && opt->kind >= WF_OPT_I32 && opt->kind <= WF_OPT_REALS;
-    if (number && strchr("0123456789-.", word[2])) t->opt = opt, t->value = word + 2;
-}
-
 static struct typed look_up(const wf_command *c, const char *word)
 {
     struct typed t = {.value = strchr(word, '=')};
@@ -274,7 +266,12 @@ static struct typed look_up(const wf_command *c, const char *word)
     t.opt = letter ? find_option(c, word[1], NULL, 0) : wf_opts_find(c, t.name + dashes); /* -model is --model */
     if (!t.opt) t.foreign = wf_foreign_find(false, t.name, strlen(t.name));
     if (t.foreign && t.foreign->ours) t.opt = wf_opts_find(c, t.foreign->ours);
-    if (!t.opt && !t.foreign && dashes == 1) cut_number(c, word, &t);
+    if (!t.opt && !t.foreign && dashes == 1) {
+        /* -n60: only numbers may stand behind a letter, so that -ngl is not -n with the value gl. */
+        const wf_opt *opt = find_option(c, word[1], NULL, 0);
+        bool number = opt && opt->arg && opt->kind >= WF_OPT_I32 && opt->kind <= WF_OPT_REALS;
+        if (number && strchr("0123456789-.", word[2])) t.opt = opt, t.value = word + 2;
+    }
     return t;
 }
 

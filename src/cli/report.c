@@ -79,24 +79,6 @@ static void put_words(wf_text *t, const char *key, const char *words)
     wf_json_print(t, "]");
 }
 
-static void describe_device(struct report *r)
-{
-    static const char *const types[] = {"CPU", "GPU", "other"};
-    const struct weft_device_info *d = &r->device;
-    char date[16];
-    wf_date("%Y-%m-%d", date, sizeof date);
-    wf_json_print(&r->head, "'weft': {'version': %s, 'commit': %s}, 'date': %s,\n'device': {'name': %s, 'type': %s,",
-                  weft_version(), wf_commit(), date, d->name, types[WF_MIN(d->type, WEFT_DEVICE_OTHER)]);
-    wf_json_print(&r->head, "\n 'platform': %s, 'driver': %s, 'version': %s,", d->platform, d->driver, d->version);
-    wf_json_print(&r->head, "\n 'memory': %llu, 'available': %llu, 'own_memory': %llu, 'max_alloc': %llu,",
-                  (unsigned long long)d->memory, (unsigned long long)d->available, (unsigned long long)d->own_memory,
-                  (unsigned long long)d->max_alloc);
-    wf_json_print(&r->head, "\n 'compute_units': %u, 'local_memory': %u, 'max_group': %u", d->compute_units,
-                  d->local_memory, d->max_group);
-    put_words(&r->head, "tiers", d->tiers);
-    put_words(&r->head, "features", d->features);
-}
-
 static void put_list(wf_text *t, const char *key, const wf_text *list)
 {
     wf_json_print(t, ",\n%s: [", key);
@@ -287,9 +269,33 @@ static weft_status measure_tier(struct report *r)
 
 /* ---- the command --------------------------------------------------------------------------------------------- */
 
-/* Of the tiers up to the one of --tier. */
-static weft_status measure_tiers(struct report *r)
+static weft_status make_report(struct report *r)
 {
+    const wf_opts *o = r->view.o;
+    char name[160];
+    WF_TRY(weft_device_named(o->engine.device, &r->device));
+    weft_device_file(&r->device, name, sizeof name);
+    if (o->write_to) wf_copy(r->path, sizeof r->path, o->write_to);
+    else snprintf(r->path, sizeof r->path, "weft-report-%s.json", name);
+    if (o->write_to && strlen(o->write_to) >= sizeof r->path) return wf_fail(WEFT_ERR_ARG, "-o: the path is too long");
+    static const char *const types[] = {"CPU", "GPU", "other"};
+    const struct weft_device_info *d = &r->device;
+    char date[16];
+    wf_date("%Y-%m-%d", date, sizeof date);
+    wf_json_print(&r->head, "'weft': {'version': %s, 'commit': %s}, 'date': %s,\n'device': {'name': %s, 'type': %s,",
+                  weft_version(), wf_commit(), date, d->name, types[WF_MIN(d->type, WEFT_DEVICE_OTHER)]);
+    wf_json_print(&r->head, "\n 'platform': %s, 'driver': %s, 'version': %s,", d->platform, d->driver, d->version);
+    wf_json_print(&r->head, "\n 'memory': %llu, 'available': %llu, 'own_memory': %llu, 'max_alloc': %llu,",
+                  (unsigned long long)d->memory, (unsigned long long)d->available, (unsigned long long)d->own_memory,
+                  (unsigned long long)d->max_alloc);
+    wf_json_print(&r->head, "\n 'compute_units': %u, 'local_memory': %u, 'max_group': %u", d->compute_units,
+                  d->local_memory, d->max_group);
+    put_words(&r->head, "tiers", d->tiers);
+    put_words(&r->head, "features", d->features);
+    WF_TRY(write_report(r, false));
+    run_checks(r);
+    WF_TRY(write_report(r, false));
+    /* Of the tiers up to the one of --tier. */
     const char *most = r->view.o->engine.tier;
     char tiers[sizeof r->device.tiers];
     bool last = false;
@@ -300,23 +306,6 @@ static weft_status measure_tiers(struct report *r)
         last = most && !strcmp(most, tier);
     }
     r->tier = NULL;
-    return WEFT_OK;
-}
-
-static weft_status make_report(struct report *r)
-{
-    const wf_opts *o = r->view.o;
-    char name[160];
-    WF_TRY(weft_device_named(o->engine.device, &r->device));
-    weft_device_file(&r->device, name, sizeof name);
-    if (o->write_to) wf_copy(r->path, sizeof r->path, o->write_to);
-    else snprintf(r->path, sizeof r->path, "weft-report-%s.json", name);
-    if (o->write_to && strlen(o->write_to) >= sizeof r->path) return wf_fail(WEFT_ERR_ARG, "-o: the path is too long");
-    describe_device(r);
-    WF_TRY(write_report(r, false));
-    run_checks(r);
-    WF_TRY(write_report(r, false));
-    WF_TRY(measure_tiers(r));
     return write_report(r, true);
 }
 

@@ -194,15 +194,6 @@ static void hide_keys(const wf_opts *o, char **keys)
     }
 }
 
-static void free_keys(const wf_opts *o, char **keys)
-{
-    for (size_t i = 0; keys && i < o->api_keys.n; i++) {
-        if (keys[i]) explicit_bzero(keys[i], strlen(keys[i]));
-        free(keys[i]);
-    }
-    free(keys);
-}
-
 /* Its name there, whether it was found or typed as a path. */
 static const char *name_in_folder(const char *path)
 {
@@ -268,7 +259,11 @@ static int cmd_serve(const wf_opts *o)
     char **keys = wf_calloc(o->api_keys.n + 1, sizeof *keys);
     if (keys) hide_keys(o, keys);
     int rc = keys ? serve_with(o, keys) : wf_say_error(WEFT_ERR_NOMEM);
-    free_keys(o, keys);
+    for (size_t i = 0; keys && i < o->api_keys.n; i++) {
+        if (keys[i]) explicit_bzero(keys[i], strlen(keys[i]));
+        free(keys[i]);
+    }
+    free(keys);
     return rc;
 }
 

@@ -98,14 +98,6 @@ static const wf_opt *setting_meaning(const char *name, const wf_foreign **foreig
     return opt && strcmp(opt->name, "help") ? opt : NULL;
 }
 
-/* The place of the option in the list: of one that may be repeated, a new one. */
-static size_t place_of(const wf_opt *opt)
-{
-    size_t i = 0;
-    while (i < settings.n && (opt->kind == WF_OPT_WORDS || strcmp(settings.list[i].opt->name, opt->name))) i++;
-    return i;
-}
-
 /* ~/ is the user's folder, as in shells. *own: the path; NULL: the value is none, or begins otherwise. */
 static int expand_home(const wf_opt *opt, const char *value, unsigned line, char **own)
 {
@@ -127,21 +119,6 @@ static bool is_off(const char *value) { return wf_choice_has("off|no|false|0", v
 
 static bool is_on(const char *value) { return !*value || wf_choice_has("on|yes|true|1", value, strlen(value)); }
 
-/* Another command may have an option of the name that takes a value; only its command line sets that. */
-static int bad_flag(const wf_opt *opt, const char *value, unsigned line)
-{
-    const wf_opt *other = NULL;
-    const char *of = "";
-    for (size_t i = 0; wf_commands[i] && !(other && other->arg); i++)
-        other = wf_opts_find(wf_commands[i], opt->name), of = wf_commands[i]->name;
-    if (!other || !other->arg)
-        return bad_setting(opt->name, line, "%s: expected on or off, got '%s'", opt->name, value);
-    return bad_setting(
-        opt->name, line,
-        "%s: expected on or off, got '%s'; --%s %s is an option of `weft %s` that is only set where it is typed",
-        opt->name, value, opt->name, other->arg, of);
-}
-
 /* The last one of a name counts. */
 static int add_setting(const char *name, const char *value, unsigned line)
 {
@@ -155,10 +132,24 @@ static int add_setting(const char *name, const char *value, unsigned line)
                    : bad_setting(name, line, "%s: expected on, got '%s': weft always does it, so leave the line out",
                                  name, value);
     if (!opt) return unknown_setting(name, line, foreign);
-    if (!opt->arg && !is_on(value) && !is_off(value)) return bad_flag(opt, value, line);
+    if (!opt->arg && !is_on(value) && !is_off(value)) {
+        /* Another command may have an option of the name that takes a value; only its command line sets that. */
+        const wf_opt *other = NULL;
+        const char *of = "";
+        for (size_t j = 0; wf_commands[j] && !(other && other->arg); j++)
+            other = wf_opts_find(wf_commands[j], opt->name), of = wf_commands[j]->name;
+        if (!other || !other->arg)
+            return bad_setting(opt->name, line, "%s: expected on or off, got '%s'", opt->name, value);
+        return bad_setting(
+            opt->name, line,
+            "%s: expected on or off, got '%s'; --%s %s is an option of `weft %s` that is only set where it is typed",
+            opt->name, value, opt->name, other->arg, of);
+    }
     const char *part = foreign && opt ? foreign->part : NULL;
     if (part && !wf_takes_value(opt, foreign) && !is_on(value)) return 0;
-    size_t i = place_of(opt);
+    /* The place of the option in the list: of one that may be repeated, a new one. */
+    size_t i = 0;
+    while (i < settings.n && (opt->kind == WF_OPT_WORDS || strcmp(settings.list[i].opt->name, opt->name))) i++;
     if (i == MOST) return bad_setting(name, line, "there are too many options before '%s': leave some out", name);
     int rc = expand_home(opt, value, line, &own);
     if (!rc && part && asprintf(&own, "%s%s", part, wf_takes_value(opt, foreign) ? value : "") < 0)
@@ -347,20 +338,6 @@ static const wf_command *owner_of(const struct setting *s)
     return wf_commands[i];
 }
 
-/* Says which values no command would take. Returns 0, or the exit code of the first one. */
-static int check_values(void)
-{
-    wf_opts all = {0};
-    int first = 0;
-    for (size_t i = 0; i < settings.n; i++) {
-        const wf_command as = {.name = wf_cmd_config.name, .groups = owner_of(&settings.list[i])->groups};
-        int rc = apply_setting(&as, &settings.list[i], settings.list[i].opt, &all);
-        if (!first) first = rc;
-    }
-    wf_opts_free(&all);
-    return first;
-}
-
 static int cmd_config(const wf_opts *o)
 {
     char path[PATH_MAX], from[2 * PATH_MAX], value[1024];
@@ -374,7 +351,16 @@ static int cmd_config(const wf_opts *o)
         wf_show(value, sizeof value, strcmp(s->opt->name, "api-key") ? s->value : "(not shown)");
         printf("%s = %s  # %s\n", s->opt->name, value, from);
     }
-    return check_values();
+    /* Says which values no command would take; the exit code is that of the first one. */
+    wf_opts all = {0};
+    int first = 0;
+    for (size_t i = 0; i < settings.n; i++) {
+        const wf_command as = {.name = wf_cmd_config.name, .groups = owner_of(&settings.list[i])->groups};
+        int rc = apply_setting(&as, &settings.list[i], settings.list[i].opt, &all);
+        if (!first) first = rc;
+    }
+    wf_opts_free(&all);
+    return first;
 }
 
 static const wf_opt_group *const groups[] = {&wf_group_general, NULL};

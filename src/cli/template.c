@@ -41,16 +41,6 @@ static int read_json(const char *path, char **text)
     return s ? wf_say_error(s) : 0;
 }
 
-static int print_rendered(const struct weft_model *m, const struct weft_chat_params *p)
-{
-    char *text = NULL;
-    size_t len = 0;
-    weft_status s = weft_chat_render(m, p, &text, &len);
-    if (!s) wf_out_shown(text, len);
-    weft_free(text);
-    return s ? wf_say_error(s) : 0;
-}
-
 static int cmd_template(const wf_opts *o)
 {
     struct weft_model *m = NULL;
@@ -68,7 +58,14 @@ static int cmd_template(const wf_opts *o)
     if (!rc) rc = read_json(o->conversation.tools, &tools);
     if (!rc && (o->model || !chat_template)) rc = wf_open_model(o, true, &m);
     p.chat_template = chat_template, p.messages_json = messages, p.tools_json = tools;
-    if (!rc) rc = print_rendered(m, &p);
+    if (!rc) {
+        char *text = NULL;
+        size_t len = 0;
+        weft_status s = weft_chat_render(m, &p, &text, &len);
+        if (!s) wf_out_shown(text, len);
+        weft_free(text);
+        rc = s ? wf_say_error(s) : 0;
+    }
     weft_model_close(m);
     free(chat_template);
     free(messages);

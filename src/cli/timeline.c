@@ -67,13 +67,6 @@ static void svg_text(FILE *f, double x, double y, const char *anchor, const char
     fputs("</text>\n", f);
 }
 
-static void svg_text_up(FILE *f, double x, double y, const char *colour, const char *words)
-{
-    fprintf(f, "<g transform=\"translate(%.1f,%.1f) rotate(-90)\">\n", x, y);
-    svg_text(f, 0, 0, "middle", colour, words);
-    fputs("</g>\n", f);
-}
-
 static void svg_line(FILE *f, double x0, double y0, double x1, double y1, const char *style)
 {
     fprintf(f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x0, y0, x1, y1, style);
@@ -100,17 +93,6 @@ static double round_up(double v)
 
 /* ---- panels -------------------------------------------------------------------------------- */
 
-/* The ops of a layer from the first to the last; without one, the whole. */
-static void find_window(panel *p)
-{
-    double begin = INFINITY, end = 0;
-    const struct weft_timeline_step *s = p->step;
-    for (const struct weft_timeline_op *op = s->ops; op < s->ops + s->n_ops; op++)
-        if (op->layer == p->layer && p->layer >= 0) begin = WF_MIN(begin, op->begin_us), end = WF_MAX(end, op->end_us);
-    p->from = end > begin ? begin : 0;
-    p->until = end > begin ? end : s->us;
-}
-
 static void add_panels(sheet *sh, const struct weft_timeline *t, int32_t layer)
 {
     if (t->predicted.n_ops)
@@ -124,7 +106,15 @@ static void share_scale(sheet *sh, size_t first)
 {
     double most = 0;
     for (size_t i = first; i < sh->n_panels; i++) {
-        find_window(&sh->panels[i]);
+        /* The ops of a layer from the first to the last; without one, the whole. */
+        panel *p = &sh->panels[i];
+        double begin = INFINITY, end = 0;
+        const struct weft_timeline_step *s = p->step;
+        for (const struct weft_timeline_op *op = s->ops; op < s->ops + s->n_ops; op++)
+            if (op->layer == p->layer && p->layer >= 0)
+                begin = WF_MIN(begin, op->begin_us), end = WF_MAX(end, op->end_us);
+        p->from = end > begin ? begin : 0;
+        p->until = end > begin ? end : s->us;
         most = WF_MAX(most, sh->panels[i].until - sh->panels[i].from);
     }
     for (size_t i = first; i < sh->n_panels; i++) sh->panels[i].us = most > 0 ? most : 1;
@@ -149,36 +139,17 @@ static const look *look_of(enum weft_class c)
     return &looks[0];
 }
 
-static void op_title(const struct weft_timeline_op *op, char *out, size_t cap)
-{
-    char layer[24] = "";
-    if (op->layer >= 0) snprintf(layer, sizeof layer, ", layer %d", op->layer);
-    snprintf(out, cap, "%s%s: %.1f us, from %.1f to %.1f; %s; rows %u to %u; queue %u", op->name, layer,
-             op->end_us - op->begin_us, op->begin_us, op->end_us, weft_class_name(op->op_class), op->begin, op->end,
-             op->queue);
-}
-
-/* Along the box, or up in it; where it is too long, its beginning. */
-static void op_name(FILE *f, const char *name, double x, double y, double width)
-{
-    enum { CHAR = 6, UP = (ROW - 4) / CHAR };
-    char text[64];
-    int len = (int)strlen(name), along = WF_MAX((int)(width - 4), 0) / CHAR;
-    bool up = along < len && along < UP;
-    int fits = up ? UP : along;
-    if (width < 11 && up) return;
-    snprintf(text, sizeof text, len > fits ? "%.*s\xe2\x80\xa6" : "%.*s", len > fits ? fits - 1 : fits, name);
-    if (up) svg_text_up(f, x + width / 2 + 4, y + ROW / 2.0, TEXT, text);
-    else svg_text(f, x + width / 2, y + ROW / 2.0 + 4, "middle", TEXT, text);
-}
-
 static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, double y)
 {
     char style[320], title[256];
     const look *l = look_of(op->op_class);
     double x = place_of(p, op->begin_us),
            width = place_of(p, p->layer < 0 ? op->end_us : WF_MIN(op->end_us, p->until)) - x;
-    op_title(op, title, sizeof title);
+    char layer[24] = "";
+    if (op->layer >= 0) snprintf(layer, sizeof layer, ", layer %d", op->layer);
+    snprintf(title, sizeof title, "%s%s: %.1f us, from %.1f to %.1f; %s; rows %u to %u; queue %u", op->name, layer,
+             op->end_us - op->begin_us, op->begin_us, op->end_us, weft_class_name(op->op_class), op->begin, op->end,
+             op->queue);
     snprintf(style, sizeof style,
              "class=\"op\" data-op=\"%s\" data-layer=\"%d\" data-queue=\"%u\" data-begin=\"%.6f\" data-end=\"%.6f\" "
              "fill=\"%s\" stroke=\"%s\" stroke-width=\"%s\"",
@@ -187,24 +158,24 @@ static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, 
              : width < 4 ? "0.3"
                          : "1");
     svg_box(f, x, y, WF_MAX(width, 0.3), ROW, style, title);
-    op_name(f, op->name, x, y, width);
+    /* Along the box, or up in it; where it is too long, its beginning. */
+    enum { CHAR = 6, UP = (ROW - 4) / CHAR };
+    char text[64];
+    int len = (int)strlen(op->name), along = WF_MAX((int)(width - 4), 0) / CHAR;
+    bool up = along < len && along < UP;
+    int fits = up ? UP : along;
+    if (width < 11 && up) return;
+    snprintf(text, sizeof text, len > fits ? "%.*s\xe2\x80\xa6" : "%.*s", len > fits ? fits - 1 : fits, op->name);
+    if (up) {
+        fprintf(f, "<g transform=\"translate(%.1f,%.1f) rotate(-90)\">\n", x + width / 2 + 4, y + ROW / 2.0);
+        svg_text(f, 0, 0, "middle", TEXT, text);
+        fputs("</g>\n", f);
+    } else svg_text(f, x + width / 2, y + ROW / 2.0 + 4, "middle", TEXT, text);
 }
 
 static bool is_in(const panel *p, const struct weft_timeline_op *op)
 {
     return p->layer < 0 || (op->begin_us < p->until && op->end_us > p->from);
-}
-
-static void draw_queue(const sheet *sh, const panel *p, uint32_t queue, double y)
-{
-    char name[24];
-    snprintf(name, sizeof name, "queue %u", queue);
-    svg_text(sh->f, LEFT - 8, y + ROW / 2.0 + 4, "end", TEXT, name);
-    svg_box(sh->f, LEFT, y, INNER, ROW, "fill=\"#f6f6f6\"", NULL);
-    fputs("<g font-size=\"10\">\n", sh->f);
-    for (const struct weft_timeline_op *op = p->step->ops; op < p->step->ops + p->step->n_ops; op++)
-        if (op->queue == queue && is_in(p, op)) draw_op(sh->f, p, op, y);
-    fputs("</g>\n", sh->f);
 }
 
 /* ---- use ------------------------------------------------------------------------------------ */
@@ -219,11 +190,15 @@ static double mean_use(const struct weft_timeline_step *s, double from, double u
     return us > 0 ? sum / us : 0;
 }
 
-/* Filled down to zero, so that the area is the mean. */
-static void draw_curve(FILE *f, const panel *p, const look *l, double y)
+static void draw_strip(const sheet *sh, const panel *p, const look *l, double y)
 {
+    char mean[24];
+    svg_box(sh->f, LEFT, y, INNER, STRIP, "class=\"strip\" fill=\"#fbfbfb\"", NULL);
+    svg_line(sh->f, LEFT, y, LEFT + INNER, y, FAINT);
+    svg_line(sh->f, LEFT, y + STRIP / 2.0, LEFT + INNER, y + STRIP / 2.0, FAINT);
+    /* Filled down to zero, so that the area is the mean. */
     double bottom = y + STRIP, at = bottom, last = LEFT;
-    fprintf(f,
+    fprintf(sh->f,
             "<polyline class=\"use\" data-class=\"%s\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\" "
             "stroke-linejoin=\"round\" points=\"%d,%.2f",
             l->name, l->box, l->line, LEFT, bottom);
@@ -231,19 +206,10 @@ static void draw_curve(FILE *f, const panel *p, const look *l, double y)
         if (u->end_us <= p->from || u->begin_us >= p->until) continue;
         double up = bottom - STRIP * u->use[l->class];
         if (fabs(up - at) > 0.005)
-            fprintf(f, " %.2f,%.2f %.2f,%.2f", place_of(p, u->begin_us), at, place_of(p, u->begin_us), up);
+            fprintf(sh->f, " %.2f,%.2f %.2f,%.2f", place_of(p, u->begin_us), at, place_of(p, u->begin_us), up);
         at = up, last = place_of(p, WF_MIN(u->end_us, p->until));
     }
-    fprintf(f, " %.2f,%.2f %.2f,%.2f\"/>\n", last, at, last, bottom);
-}
-
-static void draw_strip(const sheet *sh, const panel *p, const look *l, double y)
-{
-    char mean[24];
-    svg_box(sh->f, LEFT, y, INNER, STRIP, "class=\"strip\" fill=\"#fbfbfb\"", NULL);
-    svg_line(sh->f, LEFT, y, LEFT + INNER, y, FAINT);
-    svg_line(sh->f, LEFT, y + STRIP / 2.0, LEFT + INNER, y + STRIP / 2.0, FAINT);
-    draw_curve(sh->f, p, l, y);
+    fprintf(sh->f, " %.2f,%.2f %.2f,%.2f\"/>\n", last, at, last, bottom);
     svg_line(sh->f, LEFT, y + STRIP, LEFT + INNER, y + STRIP, EDGE);
     svg_text(sh->f, LEFT - 34, y + STRIP / 2.0 + 4, "end", l->line, l->name);
     fputs("<g font-size=\"9\">\n", sh->f);
@@ -270,8 +236,9 @@ static void draw_axis(const sheet *sh, const panel *p, double top, double y)
     svg_text(sh->f, LEFT + INNER + 8, y + 16, "start", TEXT, ms ? "ms" : "\xc2\xb5s");
 }
 
-static void draw_panel_head(const sheet *sh, const panel *p, double y)
+static void draw_panel(const sheet *sh, const panel *p, double y)
 {
+    fprintf(sh->f, "<g class=\"%s %s\">\n", p->layer < 0 ? "step" : "layer", p->kind);
     char words[240], from[160] = "the device's clock, the median of five steps";
     const char *slash = strrchr(p->of->profile, '/'), *name = slash ? slash + 1 : p->of->profile;
     if (p->step == &p->of->predicted)
@@ -282,32 +249,22 @@ static void draw_panel_head(const sheet *sh, const panel *p, double y)
     fputs("<g font-weight=\"bold\">\n", sh->f);
     svg_text(sh->f, 16, y + 12, "start", TEXT, words);
     fputs("</g>\n", sh->f);
-}
-
-static void draw_panel(const sheet *sh, const panel *p, double y)
-{
-    fprintf(sh->f, "<g class=\"%s %s\">\n", p->layer < 0 ? "step" : "layer", p->kind);
-    draw_panel_head(sh, p, y);
     y += PANEL_HEAD;
     double top = y;
-    for (uint32_t q = 0; q < p->of->n_queues; q++, y += ROW + GAP) draw_queue(sh, p, q, y);
+    for (uint32_t q = 0; q < p->of->n_queues; q++, y += ROW + GAP) {
+        char name[24];
+        snprintf(name, sizeof name, "queue %u", q);
+        svg_text(sh->f, LEFT - 8, y + ROW / 2.0 + 4, "end", TEXT, name);
+        svg_box(sh->f, LEFT, y, INNER, ROW, "fill=\"#f6f6f6\"", NULL);
+        fputs("<g font-size=\"10\">\n", sh->f);
+        for (const struct weft_timeline_op *op = p->step->ops; op < p->step->ops + p->step->n_ops; op++)
+            if (op->queue == q && is_in(p, op)) draw_op(sh->f, p, op, y);
+        fputs("</g>\n", sh->f);
+    }
     svg_text(sh->f, LEFT + INNER + 8, y - GAP / 2.0, "start", "#555", "mean");
     for (size_t i = 0; i < WF_LEN(looks); i++, y += STRIP + GAP) draw_strip(sh, p, &looks[i], y);
     draw_axis(sh, p, top, y - GAP);
     fputs("</g>\n", sh->f);
-}
-
-static void draw_legend(FILE *f)
-{
-    double x = 84;
-    svg_text(f, 16, 66, "start", TEXT, "bound by");
-    for (size_t i = 0; i < WF_LEN(looks); i++, x += 100) {
-        char style[64];
-        snprintf(style, sizeof style, "fill=\"%s\" stroke=\"%s\"", looks[i].box, looks[i].line);
-        svg_box(f, x, 56, 14, 12, style, NULL);
-        svg_text(f, x + 20, 66, "start", TEXT, looks[i].name);
-    }
-    svg_text(f, WIDTH - 16, 66, "end", "#555", "curves: 0 to 100 % of the device's peak");
 }
 
 static void draw_peak(const sheet *sh, const char *of, const struct weft_timeline_step *s, double y)
@@ -345,21 +302,19 @@ static void draw_sheet(sheet *sh, const char *title)
     snprintf(batch, sizeof batch, "a step of %u tokens, %u of them decodes, contexts of %u", t->tokens, t->decodes,
              t->context);
     svg_text(sh->f, 16, 45, "start", "#555", batch);
-    draw_legend(sh->f);
+    double x = 84;
+    svg_text(sh->f, 16, 66, "start", TEXT, "bound by");
+    for (size_t i = 0; i < WF_LEN(looks); i++, x += 100) {
+        char style[64];
+        snprintf(style, sizeof style, "fill=\"%s\" stroke=\"%s\"", looks[i].box, looks[i].line);
+        svg_box(sh->f, x, 56, 14, 12, style, NULL);
+        svg_text(sh->f, x + 20, 66, "start", TEXT, looks[i].name);
+    }
+    svg_text(sh->f, WIDTH - 16, 66, "end", "#555", "curves: 0 to 100 % of the device's peak");
     draw_foot(sh, y + 8);
     y = HEAD;
     for (size_t i = 0; i < sh->n_panels; y += panel_height(&sh->panels[i++])) draw_panel(sh, &sh->panels[i], y);
     fputs("</svg>\n", sh->f);
-}
-
-static void draw_timeline(FILE *f, const struct weft_timeline *t, const char *title)
-{
-    sheet sh = {.f = f, .t = t};
-    add_panels(&sh, t, -1);
-    share_scale(&sh, 0);
-    size_t first = sh.n_panels;
-    if (t->n_layers > FEW_LAYERS) add_panels(&sh, t, (int32_t)t->n_layers / 2), share_scale(&sh, first);
-    draw_sheet(&sh, title);
 }
 
 /* ---- for Perfetto -------------------------------------------------------------------------------------------- */
@@ -440,8 +395,15 @@ static weft_status write_timeline(const wf_opts *o, const struct weft_model *m, 
     wf_model_label(m, label, sizeof label);
     snprintf(title, sizeof title, "%s on %s", label, t->device);
     WF_TRY(wf_output_open(o->engine.timeline, &out));
-    if (wf_ends_in(o->engine.timeline, ".svg")) draw_timeline(out.f, t, title);
-    else write_trace(out.f, t, label);
+    if (wf_ends_in(o->engine.timeline, ".svg")) {
+        FILE *f = out.f;
+        sheet sh = {.f = f, .t = t};
+        add_panels(&sh, t, -1);
+        share_scale(&sh, 0);
+        size_t first = sh.n_panels;
+        if (t->n_layers > FEW_LAYERS) add_panels(&sh, t, (int32_t)t->n_layers / 2), share_scale(&sh, first);
+        draw_sheet(&sh, title);
+    } else write_trace(out.f, t, label);
     return wf_output_end(&out, true);
 }
 

@@ -113,20 +113,6 @@ typedef struct lengths {
     size_t n;
 } lengths;
 
-/* Of the requests of all files. */
-static weft_status read_lengths(const wf_words *files, lengths *out)
-{
-    wf_request_specs specs = {0};
-    weft_status s = WEFT_OK;
-    for (size_t i = 0; i < files->n && !s; i++) s = wf_trace_read(files->v[i], &specs);
-    *out = (lengths){wf_calloc(specs.n, sizeof *out->prompts), wf_calloc(specs.n, sizeof *out->generated), specs.n};
-    if (!s && (!out->prompts || !out->generated)) s = WEFT_ERR_NOMEM;
-    for (size_t i = 0; i < specs.n && !s; i++)
-        out->prompts[i] = specs.list[i].n_in, out->generated[i] = specs.list[i].n_out;
-    wf_request_specs_free(&specs);
-    return s;
-}
-
 typedef struct chunk_view {
     wf_measuring view;
     double ratio;
@@ -207,7 +193,15 @@ static int tune_steps(const wf_opts *o, const struct weft_model *m)
     if (o->file && !stat(o->file, &st) && S_ISREG(st.st_mode))
         p.tuned = o->file; /* with the kernels of the file that is written; another kind of file may never open */
     p.policy = "sarathi";
-    weft_status s = read_lengths(&o->load.traces, &l);
+    /* Of the requests of all files. */
+    wf_request_specs specs = {0};
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; i < o->load.traces.n && !s; i++) s = wf_trace_read(o->load.traces.v[i], &specs);
+    l = (lengths){wf_calloc(specs.n, sizeof *l.prompts), wf_calloc(specs.n, sizeof *l.generated), specs.n};
+    if (!s && (!l.prompts || !l.generated)) s = WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < specs.n && !s; i++)
+        l.prompts[i] = specs.list[i].n_in, l.generated[i] = specs.list[i].n_out;
+    wf_request_specs_free(&specs);
     int rc = s ? wf_say_error(s) : wf_open_engine(o, m, p, &e);
     if (!rc) rc = tune_chunk(o, e, &l);
     weft_engine_close(e);

@@ -61,16 +61,6 @@ static bool is_dropped(const conversion *c, wf_str key)
     return c->in->folder && key_begins(key, "tokenizer.ggml.");
 }
 
-static weft_status fill_meta(const conversion *c)
-{
-    for (size_t i = 0; i < c->in->n_kv; i++)
-        if (!is_dropped(c, c->in->kv[i].key)) WF_TRY(wf_folder_add(c->out, &c->in->kv[i]));
-    WF_TRY(wf_folder_u32(c->out, "general.file_type", c->recipe.file_type));
-    if (wf_dtypes[c->recipe.dtype].block > 1)
-        WF_TRY(wf_folder_u32(c->out, "general.quantization_version", QUANTISATION_VERSION));
-    return c->in->folder ? wf_tokenizer_to_gguf(c->in, c->out) : WEFT_OK;
-}
-
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
 /* A disk without room says so now. Not every file system can reserve. */
@@ -106,16 +96,6 @@ static weft_status write_file(conversion *c, const wf_output *o, uint64_t size)
     return WEFT_OK;
 }
 
-/* Under another name until it is complete. */
-static weft_status write_output(conversion *c, uint64_t size)
-{
-    wf_output o;
-    WF_TRY(check_output(c));
-    WF_TRY(wf_output_open(c->p->out, &o));
-    weft_status s = write_file(c, &o, size), end = wf_output_end(&o, s == WEFT_OK);
-    return s ? s : end;
-}
-
 static weft_status convert_model(conversion *c)
 {
     if (!c->in->n_tensors && c->in->folder) return wf_folder_no_weights(c->in->path);
@@ -125,9 +105,19 @@ static weft_status convert_model(conversion *c)
     WF_TRY(wf_folder_new(c->p->out, &c->out));
     uint64_t size;
     WF_TRY(wf_convert_tensors(c->in, &c->recipe, c->out, c->result, &c->list, &size));
-    WF_TRY(fill_meta(c));
+    for (size_t i = 0; i < c->in->n_kv; i++)
+        if (!is_dropped(c, c->in->kv[i].key)) WF_TRY(wf_folder_add(c->out, &c->in->kv[i]));
+    WF_TRY(wf_folder_u32(c->out, "general.file_type", c->recipe.file_type));
+    if (wf_dtypes[c->recipe.dtype].block > 1)
+        WF_TRY(wf_folder_u32(c->out, "general.quantization_version", QUANTISATION_VERSION));
+    WF_TRY(c->in->folder ? wf_tokenizer_to_gguf(c->in, c->out) : WEFT_OK);
     c->result->bytes_in = wf_gguf_bytes(c->in); /* from here on an error is no longer the model's */
-    return write_output(c, size);
+    /* Under another name until it is complete. */
+    wf_output o;
+    WF_TRY(check_output(c));
+    WF_TRY(wf_output_open(c->p->out, &o));
+    weft_status s = write_file(c, &o, size), end = wf_output_end(&o, s == WEFT_OK);
+    return s ? s : end;
 }
 
 weft_status weft_convert(const struct weft_convert_params *p, struct weft_convert_result *out)

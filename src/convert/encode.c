@@ -171,21 +171,18 @@ static weft_status plan_chunks(encoder *c)
     return WEFT_OK;
 }
 
-/* Fewer threads than asked for are no failure: this one works, too. */
-static void run_threads(encoder *c)
-{
-    pthread_t threads[MAX_THREADS];
-    size_t n = 0, want = WF_MIN(WF_MIN(c->e->threads, (uint64_t)MAX_THREADS), c->n_chunks);
-    while (n + 1 < want && !pthread_create(&threads[n], NULL, thread_main, c)) n++;
-    work_chunks(c, true);
-    while (n) pthread_join(threads[--n], NULL);
-}
-
 weft_status wf_encode_run(const wf_encode *e)
 {
     encoder c = {.e = e, .lock = PTHREAD_MUTEX_INITIALIZER};
     weft_status s = plan_chunks(&c);
-    if (s == WEFT_OK) run_threads(&c);
+    if (s == WEFT_OK) {
+        /* Fewer threads than asked for are no failure: this one works, too. */
+        pthread_t threads[MAX_THREADS];
+        size_t n = 0, want = WF_MIN(WF_MIN(c.e->threads, (uint64_t)MAX_THREADS), c.n_chunks);
+        while (n + 1 < want && !pthread_create(&threads[n], NULL, thread_main, &c)) n++;
+        work_chunks(&c, true);
+        while (n) pthread_join(threads[--n], NULL);
+    }
     free(c.first);
     if (s != WEFT_OK || c.status == WEFT_OK) return s;
     return *c.message ? wf_fail(c.status, "%s", c.message) : c.status;

@@ -126,26 +126,6 @@ static weft_status read_pairs(const work *w, wf_hparams *hp, bool *interleave)
 
 /* ---- all of it ------------------------------------------------------------------------------------------ */
 
-/* Each tensor's part of the one that it goes to. */
-static weft_status list_parts(work *w)
-{
-    wf_hparams hp = {0};
-    bool interleave;
-    WF_TRY(read_pairs(w, &hp, &interleave));
-    for (size_t i = 0; i < w->in->n_tensors; i++) {
-        const wf_gguf_tensor *from = &w->in->tensors[i];
-        wf_gguf_tensor part = w->out->tensors[w->places[i].tensor];
-        bool whole = part.n_dims == from->n_dims;
-        part.bytes /= whole ? 1 : w->recipe->n_expert;
-        part.offset += w->places[i].expert * part.bytes;
-        w->list[i] = (wf_encode_tensor){.from = from, .to = part};
-        uint64_t rows = from->n_dims == 1 ? from->dims[0] : from->dims[1];
-        if (interleave && wf_is_rotated(from->name))
-            w->list[i].pairs = (wf_pairs){hp.head_dim, hp.n_rot, rows / hp.head_dim * hp.head_dim};
-    }
-    return WEFT_OK;
-}
-
 /* No expert may be missing, and none is there twice, for names are unique. */
 static weft_status check_whole(const work *w)
 {
@@ -161,7 +141,21 @@ static weft_status list_all(work *w, uint64_t *bytes)
 {
     for (size_t i = 0; i < w->in->n_tensors; i++) WF_TRY(add_tensor(w, i));
     *bytes = wf_gguf_place(w->out);
-    WF_TRY(list_parts(w));
+    /* Each tensor's part of the one that it goes to. */
+    wf_hparams hp = {0};
+    bool interleave;
+    WF_TRY(read_pairs(w, &hp, &interleave));
+    for (size_t i = 0; i < w->in->n_tensors; i++) {
+        const wf_gguf_tensor *from = &w->in->tensors[i];
+        wf_gguf_tensor part = w->out->tensors[w->places[i].tensor];
+        bool whole = part.n_dims == from->n_dims;
+        part.bytes /= whole ? 1 : w->recipe->n_expert;
+        part.offset += w->places[i].expert * part.bytes;
+        w->list[i] = (wf_encode_tensor){.from = from, .to = part};
+        uint64_t rows = from->n_dims == 1 ? from->dims[0] : from->dims[1];
+        if (interleave && wf_is_rotated(from->name))
+            w->list[i].pairs = (wf_pairs){hp.head_dim, hp.n_rot, rows / hp.head_dim * hp.head_dim};
+    }
     w->result->n_tensors = w->out->n_tensors;
     return check_whole(w);
 }

@@ -47,14 +47,6 @@ static const struct {
 
 static uint32_t *count_in(conj *c, size_t offset) { return (uint32_t *)((char *)c + offset); }
 
-static void conj_counts(wf_grammar *g, const wf_json *s, conj *c)
-{
-    for (size_t i = 0; i < WF_LEN(counts); i++) {
-        *count_in(c, counts[i].min) = count_of(g, s, counts[i].min_key, 0);
-        *count_in(c, counts[i].max) = count_of(g, s, counts[i].max_key, RE_MANY);
-    }
-}
-
 /* Too few, or too many. */
 static conj_list not_counts(wf_grammar *g, const wf_json *s)
 {
@@ -332,7 +324,10 @@ static conj_list positive(wf_grammar *g, const wf_json *s)
     each_bound(g, s, bound_add, &c->number);
     if ((v = wf_json_get(s, "multipleOf"))) number_multiple(g, &c->number, v);
     c->pattern = c->types & T_STRING ? string_pattern(g, s) : RE_ALL;
-    conj_counts(g, s, c);
+    for (size_t i = 0; i < WF_LEN(counts); i++) {
+        *count_in(c, counts[i].min) = count_of(g, s, counts[i].min_key, 0);
+        *count_in(c, counts[i].max) = count_of(g, s, counts[i].max_key, RE_MANY);
+    }
     conj_arrays(g, s, c);
     conj_objects(g, s, c);
     out = conj_both(g, out, c);

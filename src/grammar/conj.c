@@ -42,21 +42,6 @@ static int text_order(const void *a, const void *b)
     return c ? c : (x->n > y->n) - (x->n < y->n);
 }
 
-/* Those of texts that pattern accepts. */
-static void texts_filter(wf_grammar *g, conj *c, re pattern)
-{
-    text_list *kept = grammar_take(g, c->n_texts * sizeof *kept);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < c->n_texts; i++) {
-        int32_t state = re_state(g->pool, pattern);
-        grammar_work(g, c->texts[i].n / 16 + 1);
-        for (uint32_t k = 0; k < c->texts[i].n && state >= 0; k++)
-            state = re_step(g->pool, state, (unsigned char)c->texts[i].text[k]);
-        if (re_accepts(g->pool, state)) kept[n++] = c->texts[i];
-    }
-    c->texts = kept, c->n_texts = n;
-}
-
 static void texts_both(wf_grammar *g, conj *c, const text_list *more, uint32_t n_more)
 {
     text_list *kept = grammar_take(g, c->n_texts * sizeof *kept);
@@ -75,7 +60,18 @@ static void conj_tidy(wf_grammar *g, conj *c)
 {
     if (c->types & T_STRING) {
         if (c->texts && (c->pattern != RE_ALL || c->min_length || c->max_length != RE_MANY)) {
-            texts_filter(g, c, re_and(g->pool, c->pattern, re_lengths(g->pool, c->min_length, c->max_length)));
+            /* Those of texts that pattern accepts. */
+            re pattern = re_and(g->pool, c->pattern, re_lengths(g->pool, c->min_length, c->max_length));
+            text_list *kept = grammar_take(g, c->n_texts * sizeof *kept);
+            uint32_t n = 0;
+            for (uint32_t i = 0; i < c->n_texts; i++) {
+                int32_t state = re_state(g->pool, pattern);
+                grammar_work(g, c->texts[i].n / 16 + 1);
+                for (uint32_t k = 0; k < c->texts[i].n && state >= 0; k++)
+                    state = re_step(g->pool, state, (unsigned char)c->texts[i].text[k]);
+                if (re_accepts(g->pool, state)) kept[n++] = c->texts[i];
+            }
+            c->texts = kept, c->n_texts = n;
             c->pattern = RE_ALL, c->min_length = 0, c->max_length = RE_MANY;
         }
         if ((c->texts && !c->n_texts) || c->min_length > c->max_length || c->pattern == RE_NONE)
@@ -135,19 +131,6 @@ conj_list conj_either(wf_grammar *g, conj_list a, conj_list b)
     return JOIN(g, conj, a, b);
 }
 
-static text_list *take_texts(wf_grammar *g, const wf_json *list, size_t n, uint32_t *n_texts)
-{
-    text_list *texts = grammar_take(g, n * sizeof *texts);
-    uint32_t used = 0, kept = 0;
-    for (size_t i = 0; i < n; i++)
-        if (list[i].kind == WF_JSON_STRING) texts[used++] = (text_list){list[i].text, list[i].n};
-    qsort(texts, used, sizeof *texts, text_order);
-    for (uint32_t i = 0; i < used; i++)
-        if (!i || text_order(&texts[i], &texts[kept - 1])) texts[kept++] = texts[i];
-    *n_texts = kept;
-    return texts;
-}
-
 /* A schema that accepts equal lists or objects alone. */
 static const wf_json *schema_of_constant(wf_grammar *g, const wf_json *v)
 {
@@ -196,7 +179,15 @@ conj_list texts_conj(wf_grammar *g, const wf_json *v)
     if (v->kind == WF_JSON_LIST) n = v->n, v = v->list;
     conj_list out = NULL;
     conj *base = conj_new(g, 0);
-    base->texts = take_texts(g, v, n, &base->n_texts);
+    text_list *texts = grammar_take(g, n * sizeof *texts);
+    uint32_t used = 0, kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (v[i].kind == WF_JSON_STRING) texts[used++] = (text_list){v[i].text, v[i].n};
+    qsort(texts, used, sizeof *texts, text_order);
+    for (uint32_t i = 0; i < used; i++)
+        if (!i || text_order(&texts[i], &texts[kept - 1])) texts[kept++] = texts[i];
+    base->n_texts = kept;
+    base->texts = texts;
     if (base->n_texts) base->types |= T_STRING;
     for (size_t i = 0; i < n; i++) {
         grammar_work(g, 1);

@@ -67,25 +67,6 @@ static cset item_cset(wf_grammar *g, const conj *c, uint32_t i, part more)
     return cset_of(g, all);
 }
 
-/* What items are that contains counts. Where it has no upper bound those that do not count may be any. */
-static void node_counted(wf_grammar *g, const conj *c, alternative *a)
-{
-    const contains_rule *r = c->contains;
-    if (!r) return;
-    a->min_counted = r->min, a->max_counted = r->max;
-    for (const contains_rule *x = r->next; x; x = x->next) {
-        if (x->schema != r->schema) grammar_fail(g, "more than one contains for the same array");
-        a->min_counted = WF_MAX(a->min_counted, x->min), a->max_counted = WF_MIN(a->max_counted, x->max);
-    }
-    struct counted_items *items = grammar_take(g, (a->n_prefix + 1) * sizeof *items);
-    part no = a->max_counted == RE_MANY ? PART_NONE : part_of(g, r->schema, true);
-    for (uint32_t i = 0; i <= a->n_prefix; i++) {
-        uint32_t at = i < a->n_prefix ? i : UINT32_MAX;
-        items[i] = (struct counted_items){item_cset(g, c, at, part_of(g, r->schema, false)), item_cset(g, c, at, no)};
-    }
-    a->counted = items;
-}
-
 /* Items that differ have to be strings, which are told apart: by what is left of a pattern, or among those that came if
  * each beginning goes on without end. false: there are too few. */
 static bool node_unique(wf_grammar *g, alternative *a)
@@ -151,7 +132,23 @@ static node node_array(wf_grammar *g, const conj *c, node next)
     for (uint32_t i = 0; i < a->n_prefix; i++) prefix[i] = item_cset(g, c, i, PART_NONE);
     a->prefix = prefix;
     a->items = item_cset(g, c, UINT32_MAX, PART_NONE);
-    node_counted(g, c, a);
+    /* What items are that contains counts. Where it has no upper bound those that do not count may be any. */
+    const contains_rule *r = c->contains;
+    if (r) {
+        a->min_counted = r->min, a->max_counted = r->max;
+        for (const contains_rule *x = r->next; x; x = x->next) {
+            if (x->schema != r->schema) grammar_fail(g, "more than one contains for the same array");
+            a->min_counted = WF_MAX(a->min_counted, x->min), a->max_counted = WF_MIN(a->max_counted, x->max);
+        }
+        struct counted_items *items = grammar_take(g, (a->n_prefix + 1) * sizeof *items);
+        part no = a->max_counted == RE_MANY ? PART_NONE : part_of(g, r->schema, true);
+        for (uint32_t i = 0; i <= a->n_prefix; i++) {
+            uint32_t at = i < a->n_prefix ? i : UINT32_MAX;
+            items[i] =
+                (struct counted_items){item_cset(g, c, at, part_of(g, r->schema, false)), item_cset(g, c, at, no)};
+        }
+        a->counted = items;
+    }
     if (c->unique && a->max > 1 && !node_unique(g, a)) return next;
     return array_ends(g, a, 0, 0, cset_possible) ? a : next;
 }
@@ -163,27 +160,6 @@ static int key_order(const void *a, const void *b)
     const key_entry *x = a, *y = b;
     int c = memcmp(x->key.text, y->key.text, WF_MIN(x->key.n, y->key.n));
     return c ? c : (x->key.n > y->key.n) - (x->key.n < y->key.n);
-}
-
-/* All keys that any rule names, sorted. */
-static key_entry *keys_of(wf_grammar *g, const conj *c, uint32_t *n)
-{
-    uint32_t most = 0, used = 0, kept = 0;
-    for (const object_rule *r = c->objects; r; r = r->next) most += (uint32_t)wf_json_size(r->properties);
-    for (const key_rule *k = c->keys; k; k = k->next) most++;
-    for (const required_list *r = c->required; r; r = r->next) most++;
-    key_entry *keys = grammar_take(g, most * sizeof *keys);
-    for (const object_rule *r = c->objects; r; r = r->next)
-        WF_JSON_EACH_MEMBER(m, r->properties) keys[used++].key = (text_list){m->name.text, m->name.n};
-    for (const key_rule *k = c->keys; k; k = k->next) keys[used++].key = k->key;
-    for (const required_list *r = c->required; r; r = r->next) keys[used].required = true, keys[used++].key = r->key;
-    qsort(keys, used, sizeof *keys, key_order);
-    for (uint32_t i = 0; i < used; i++) {
-        if (kept && !key_order(&keys[i], &keys[kept - 1])) keys[kept - 1].required |= keys[i].required;
-        else keys[kept++] = keys[i];
-    }
-    *n = kept;
-    return keys;
 }
 
 static bool text_matches(wf_grammar *g, re pattern, const char *text, uint32_t n)
@@ -288,7 +264,22 @@ static void others_of(wf_grammar *g, const conj *c, alternative *a, bool closed)
 static node node_object(wf_grammar *g, const conj *c, node next)
 {
     alternative *a = alternative_new(g, T_OBJECT, next);
-    key_entry *keys = keys_of(g, c, &a->n_keys);
+    /* All keys that any rule names, sorted. */
+    uint32_t most = 0, used = 0, kept = 0;
+    for (const object_rule *r = c->objects; r; r = r->next) most += (uint32_t)wf_json_size(r->properties);
+    for (const key_rule *k = c->keys; k; k = k->next) most++;
+    for (const required_list *r = c->required; r; r = r->next) most++;
+    key_entry *keys = grammar_take(g, most * sizeof *keys);
+    for (const object_rule *r = c->objects; r; r = r->next)
+        WF_JSON_EACH_MEMBER(m, r->properties) keys[used++].key = (text_list){m->name.text, m->name.n};
+    for (const key_rule *k = c->keys; k; k = k->next) keys[used++].key = k->key;
+    for (const required_list *r = c->required; r; r = r->next) keys[used].required = true, keys[used++].key = r->key;
+    qsort(keys, used, sizeof *keys, key_order);
+    for (uint32_t i = 0; i < used; i++) {
+        if (kept && !key_order(&keys[i], &keys[kept - 1])) keys[kept - 1].required |= keys[i].required;
+        else keys[kept++] = keys[i];
+    }
+    a->n_keys = kept;
     a->min = c->min_keys, a->max = c->max_keys;
     patterns_of(g, c, a);
     for (uint32_t i = 0; i < a->n_keys; i++) {

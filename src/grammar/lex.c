@@ -38,25 +38,22 @@ static enum lexed lex_hex(string_lex *s, unsigned char c, unsigned char out[4], 
     return LEX_BYTES;
 }
 
-static enum lexed lex_escape(string_lex *s, unsigned char c, unsigned char out[4], unsigned *n)
-{
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    if (s->escape == 6) {
-        s->escape = 1;
-        return c == '\\' ? LEX_MORE : LEX_BAD;
-    }
-    if (s->escape > 1) return lex_hex(s, c, out, n);
-    const char *at = c && !s->half ? strchr(from, c) : NULL;
-    s->escape = c == 'u' ? 2 : 0;
-    if (c == 'u') return LEX_MORE;
-    if (!at) return LEX_BAD;
-    *out = (unsigned char)to[at - from], *n = 1;
-    return LEX_BYTES;
-}
-
 enum lexed string_lex_byte(string_lex *s, unsigned char c, unsigned char out[4], unsigned *n)
 {
-    if (s->escape) return lex_escape(s, c, out, n);
+    if (s->escape) {
+        static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+        if (s->escape == 6) {
+            s->escape = 1;
+            return c == '\\' ? LEX_MORE : LEX_BAD;
+        }
+        if (s->escape > 1) return lex_hex(s, c, out, n);
+        const char *at = c && !s->half ? strchr(from, c) : NULL;
+        s->escape = c == 'u' ? 2 : 0;
+        if (c == 'u') return LEX_MORE;
+        if (!at) return LEX_BAD;
+        *out = (unsigned char)to[at - from], *n = 1;
+        return LEX_BYTES;
+    }
     *out = c, *n = 1;
     if (s->utf8) {
         if (c < s->low || c > s->high) return LEX_BAD;

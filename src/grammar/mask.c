@@ -338,24 +338,6 @@ static bool keys_of_pattern(const alternative *a)
     return a->n_patterns == 1 && a->others == a->patterns[0].pattern && !a->finite;
 }
 
-/* The tokens that end a key that has pattern i, where others are masked already. Those that end it where it has another
- * pattern too, which some token before has done, are not needed. */
-static void mask_key_pattern(wf_grammar *g, const wf_token_trie *t, const thread *from, uint32_t i, thread *after,
-                             uint32_t *met, uint32_t *bits)
-{
-    const alternative *a = from->of;
-    bool *matches = grammar_hold(g, a->n_patterns * sizeof *matches);
-    matches[i] = true;
-    after->value = other_key_value(g, a, matches);
-    mask_entry *e = entry_of(g, t, 0, from->states[i], TRIE_ALL);
-    for (size_t k = 0; k < e->n_exits; k++) {
-        uint32_t at = e->exits[k].node, *word = &met[at / 32], bit = 1u << (at % 32);
-        forbid(&t->all, at, bits);
-        if (!(*word & bit) && !cset_empty(g, after->value)) mask_quote(g, &t->all, at, after, 1, bits);
-        *word |= bit;
-    }
-}
-
 /* Of a key or an item that has come already, or a key that is declared, the tokens that end it are not those of others.
  * Which text ends behind an escape is not seen here: no token that does is allowed. */
 static void mask_known(wf_grammar *g, const wf_token_trie *t, const thread *from, uint32_t *own)
@@ -407,7 +389,21 @@ static void mask_open_key(wf_grammar *g, const wf_token_trie *t, const thread *f
         mask_free_string(g, t, from, &after, own);
         uint32_t *met = grammar_hold(g, (t->all.n / 32 + 1) * sizeof *met);
         for (uint32_t i = 0; from->states && i < from->of->n_patterns; i++)
-            if (from->states[i] >= 0) mask_key_pattern(g, t, from, i, &after, met, own);
+            if (from->states[i] >= 0) {
+                /* The tokens that end a key that has pattern i, where others are masked already. Those that end it
+                 * where it has another pattern too, which some token before has done, are not needed. */
+                const alternative *a = from->of;
+                bool *matches = grammar_hold(g, a->n_patterns * sizeof *matches);
+                matches[i] = true;
+                after.value = other_key_value(g, a, matches);
+                mask_entry *e = entry_of(g, t, 0, from->states[i], TRIE_ALL);
+                for (size_t k = 0; k < e->n_exits; k++) {
+                    uint32_t at = e->exits[k].node, *word = &met[at / 32], bit = 1u << (at % 32);
+                    forbid(&t->all, at, own);
+                    if (!(*word & bit) && !cset_empty(g, after.value)) mask_quote(g, &t->all, at, &after, 1, own);
+                    *word |= bit;
+                }
+            }
         /* at a quote that comes next it is known which patterns the key has */
         uint32_t quote = from->states ? trie_find(&t->all, "\"", 1) : UINT32_MAX;
         if (quote != UINT32_MAX) {

@@ -84,13 +84,6 @@ static bool item_possible(wf_grammar *g, const frame *f, bool counts)
     return array_ends(g, a, f->count + 1, f->counted + counts, cset_possible);
 }
 
-static thread item_begin(wf_grammar *g, const frame *f, bool counts)
-{
-    frame *in = frame_new(g, f);
-    in->count++, in->counted += counts;
-    return (thread){.at = AT_VALUE, .up = in, .value = item_of(f, counts)};
-}
-
 static bool list_may_close(const frame *f)
 {
     const alternative *a = f->of;
@@ -224,7 +217,9 @@ static void list_step(wf_grammar *g, const thread *t, unsigned char c)
     if (t->at == AT_LIST_FIRST ? c == ',' : c != ',' || t->blanks) return;
     for (int counts = 0; counts <= (f->of->counted != NULL); counts++) {
         if (!item_possible(g, f, counts)) continue;
-        thread next = item_begin(g, f, counts);
+        frame *in = frame_new(g, f);
+        in->count++, in->counted += counts;
+        thread next = (thread){.at = AT_VALUE, .up = in, .value = item_of(f, counts)};
         if (t->at == AT_LIST_FIRST) value_begin(g, &next, c);
         else thread_emit(g, &next);
     }

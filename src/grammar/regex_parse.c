@@ -60,11 +60,6 @@ void class_invert(parser *s, char_class *k)
     *k = out;
 }
 
-static void class_unite(parser *s, char_class *k, const char_class *more)
-{
-    for (size_t i = 0; i < more->n; i++) class_add(s, k, more->r[i].first, more->r[i].last);
-}
-
 static const re_range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
                       blanks[] = {{9, 13}, {32, 32}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
                                   {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
@@ -176,7 +171,7 @@ static re parse_class(parser *s)
         if (s->p == s->end) grammar_fail(s->g, "a pattern ends within a class");
         if (take(s, "\\")) {
             if (class_escape(s, part)) {
-                class_unite(s, k, part);
+                for (size_t i = 0; i < part->n; i++) class_add(s, k, part->r[i].first, part->r[i].last);
                 continue;
             }
             if (*s->p == 'b') s->p++, part->r[0].first = '\b';

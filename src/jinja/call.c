@@ -36,24 +36,6 @@ bool wf_jarg_true(wf_jvalue v, bool absent) { return wf_jgiven(v) ? wf_jtrue(v) 
 
 /* ---- builtins ---------------------------------------------------------------------------------------------- */
 
-static void bind(wf_jrun *r, const wf_jbuiltin *fn, const char *what, const wf_jargs *a, wf_jvalue out[WF_JMAX_PARAMS])
-{
-    size_t n = 0;
-    while (n < WF_JMAX_PARAMS && fn->params[n]) n++;
-    if (a->n > n) wf_jfail(r, WEFT_ERR_ARG, "%s '%s' takes at most %zu arguments, not %zu", what, fn->name, n, a->n);
-    for (size_t i = 0; i < WF_JMAX_PARAMS; i++) out[i] = i < a->n ? a->v[i] : (wf_jvalue){.kind = WF_JABSENT};
-    for (size_t i = 0; i < a->n_kw; i++) {
-        const wf_jname *name = a->kw[i].name;
-        size_t k = 0;
-        while (k < n && !wf_jstr_is(name->text, fn->params[k])) k++;
-        if (k == n) wf_jfail(r, WEFT_ERR_ARG, "%s '%s' has no argument '%.80s'", what, fn->name, name->p);
-        out[k] = a->kw[i].value;
-    }
-    for (size_t i = 0; i < fn->required; i++)
-        if (!wf_jgiven(out[i]))
-            wf_jfail(r, WEFT_ERR_ARG, "%s '%s' needs the argument '%s'", what, fn->name, fn->params[i]);
-}
-
 /* In steps: a builtin may look at all of a text once. */
 static size_t size_of(wf_jvalue v) { return v.kind == WF_JSTRING ? v.s->len / 64 : 0; }
 
@@ -65,7 +47,21 @@ wf_jvalue wf_jcall_builtin(wf_jrun *r, const wf_jbuiltin *fn, const char *what, 
     for (size_t i = 0; i < a->n; i++) wf_jstep(r, size_of(a->v[i]));
     wf_jenter(r);
     if (!fn->any) {
-        bind(r, fn, what, a, v);
+        size_t n = 0;
+        while (n < WF_JMAX_PARAMS && fn->params[n]) n++;
+        if (a->n > n)
+            wf_jfail(r, WEFT_ERR_ARG, "%s '%s' takes at most %zu arguments, not %zu", what, fn->name, n, a->n);
+        for (size_t i = 0; i < WF_JMAX_PARAMS; i++) v[i] = i < a->n ? a->v[i] : (wf_jvalue){.kind = WF_JABSENT};
+        for (size_t i = 0; i < a->n_kw; i++) {
+            const wf_jname *name = a->kw[i].name;
+            size_t k = 0;
+            while (k < n && !wf_jstr_is(name->text, fn->params[k])) k++;
+            if (k == n) wf_jfail(r, WEFT_ERR_ARG, "%s '%s' has no argument '%.80s'", what, fn->name, name->p);
+            v[k] = a->kw[i].value;
+        }
+        for (size_t i = 0; i < fn->required; i++)
+            if (!wf_jgiven(v[i]))
+                wf_jfail(r, WEFT_ERR_ARG, "%s '%s' needs the argument '%s'", what, fn->name, fn->params[i]);
         bound = (wf_jargs){.v = v, .n = WF_JMAX_PARAMS};
     }
     bound.option = fn->option;
@@ -109,8 +105,11 @@ static void bind_rest(wf_jrun *r, wf_jframe *f, const wf_jmacro *m, const wf_jar
     wf_jset_text(r, f, "kwargs", named);
 }
 
-static void bind_macro(wf_jrun *r, wf_jframe *f, const wf_jmacro *m, const wf_jargs *a)
+wf_jvalue wf_jcall_macro(wf_jrun *r, const wf_jmacro *m, const wf_jargs *a, const wf_jvalue *caller)
 {
+    wf_jframe *f = wf_jframe_new(r, m->frame);
+    wf_jbuf out = {.r = r};
+    wf_jenter(r);
     size_t i = 0;
     for (const wf_jnode *p = m->node->list; p; p = p->next, i++) {
         const wf_jvalue *named = NULL;
@@ -122,14 +121,6 @@ static void bind_macro(wf_jrun *r, wf_jframe *f, const wf_jmacro *m, const wf_ja
         wf_jset(r, f, p->name, v);
     }
     bind_rest(r, f, m, a, i);
-}
-
-wf_jvalue wf_jcall_macro(wf_jrun *r, const wf_jmacro *m, const wf_jargs *a, const wf_jvalue *caller)
-{
-    wf_jframe *f = wf_jframe_new(r, m->frame);
-    wf_jbuf out = {.r = r};
-    wf_jenter(r);
-    bind_macro(r, f, m, a);
     if (caller) wf_jset_text(r, f, "caller", *caller);
     wf_jexec(r, f, m->node->b, &out);
     wf_jleave(r);

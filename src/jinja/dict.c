@@ -28,16 +28,6 @@ static uint32_t *slot_of(wf_jrun *r, const wf_jdict *d, wf_jvalue key)
     return &d->slots[at];
 }
 
-static void grow(wf_jrun *r, wf_jdict *d)
-{
-    size_t cap = d->cap ? d->cap * 2 : 4;
-    wf_jentry *e = wf_jalloc(r, cap, sizeof *e);
-    if (d->n) memcpy(e, d->e, d->n * sizeof *e);
-    d->e = e, d->cap = cap, d->n_slots = cap * 2;
-    d->slots = wf_jalloc(r, d->n_slots, sizeof *d->slots);
-    for (size_t i = 0; i < d->n; i++) *slot_of(r, d, e[i].key) = (uint32_t)i + 1;
-}
-
 wf_jvalue wf_jdict_new(wf_jrun *r) { return WF_JVALUE(WF_JDICT, d, wf_jalloc(r, 1, sizeof(wf_jdict))); }
 
 const wf_jvalue *wf_jdict_get(wf_jrun *r, const wf_jdict *d, wf_jvalue key)
@@ -56,7 +46,14 @@ const wf_jvalue *wf_jdict_find(wf_jrun *r, const wf_jdict *d, wf_jstr key)
 void wf_jdict_set(wf_jrun *r, wf_jdict *d, wf_jvalue key, wf_jvalue value)
 {
     wf_jneed(r, key);
-    if (d->n == d->cap) grow(r, d);
+    if (d->n == d->cap) {
+        size_t cap = d->cap ? d->cap * 2 : 4;
+        wf_jentry *e = wf_jalloc(r, cap, sizeof *e);
+        if (d->n) memcpy(e, d->e, d->n * sizeof *e);
+        d->e = e, d->cap = cap, d->n_slots = cap * 2;
+        d->slots = wf_jalloc(r, d->n_slots, sizeof *d->slots);
+        for (size_t i = 0; i < d->n; i++) *slot_of(r, d, e[i].key) = (uint32_t)i + 1;
+    }
     uint32_t *slot = slot_of(r, d, key);
     if (*slot) {
         d->e[*slot - 1].value = value;

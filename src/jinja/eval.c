@@ -119,16 +119,6 @@ static void add_keyword(wf_jrun *r, wf_jargs *a, size_t *cap, wf_jvar kw)
     a->kw[a->n_kw++] = kw;
 }
 
-static void add_keywords(wf_jrun *r, wf_jargs *a, size_t *cap, wf_jvalue d)
-{
-    if (d.kind != WF_JDICT) wf_jfail(r, WEFT_ERR_ARG, "** needs a dict, not %s", wf_jtype(d));
-    for (size_t i = 0; i < d.d->n; i++) {
-        const wf_jentry *e = &d.d->e[i];
-        if (e->key.kind != WF_JSTRING) wf_jfail(r, WEFT_ERR_ARG, "** needs strings as keys");
-        add_keyword(r, a, cap, (wf_jvar){wf_jintern(r, e->key.s->p, e->key.s->len), e->value, e->key.s});
-    }
-}
-
 wf_jargs wf_jeval_args(wf_jrun *r, wf_jframe *f, const wf_jnode *call)
 {
     wf_jlist l = {0};
@@ -138,8 +128,14 @@ wf_jargs wf_jeval_args(wf_jrun *r, wf_jframe *f, const wf_jnode *call)
         wf_jvalue v = wf_jeval(r, f, x->a);
         if (x->op == WF_JPOSITIONAL) wf_jpush(r, &l, v);
         else if (x->op == WF_JKEYWORD) add_keyword(r, &a, &cap, (wf_jvar){x->name, v, NULL});
-        else if (x->op == WF_JSTARS) add_keywords(r, &a, &cap, v);
-        else {
+        else if (x->op == WF_JSTARS) {
+            if (v.kind != WF_JDICT) wf_jfail(r, WEFT_ERR_ARG, "** needs a dict, not %s", wf_jtype(v));
+            for (size_t i = 0; i < v.d->n; i++) {
+                const wf_jentry *e = &v.d->e[i];
+                if (e->key.kind != WF_JSTRING) wf_jfail(r, WEFT_ERR_ARG, "** needs strings as keys");
+                add_keyword(r, &a, &cap, (wf_jvar){wf_jintern(r, e->key.s->p, e->key.s->len), e->value, e->key.s});
+            }
+        } else {
             const wf_jlist *more = wf_jiterate(r, v);
             for (size_t i = 0; i < more->n; i++) wf_jpush(r, &l, more->v[i]);
         }

@@ -49,23 +49,20 @@ static bool skip_comparison(wf_jparser *p, enum wf_jop *op)
     return *op = WF_JNOT_IN, true;
 }
 
-static wf_jnode *parse_compare(wf_jparser *p)
-{
-    enum wf_jop op;
-    wf_jnode *left = parse_level(p, 0), *all = NULL;
-    while (skip_comparison(p, &op)) {
-        wf_jnode *right = wf_jnode_new(p, WF_JN_ARG);
-        right->op = (uint8_t)op;
-        right->a = parse_level(p, 0);
-        if (!all) all = wf_jnode_new(p, WF_JN_COMPARE), all->a = left;
-        wf_jnode_add(all, right);
-    }
-    return all ? all : left;
-}
-
 static wf_jnode *parse_not(wf_jparser *p)
 {
-    if (!wf_jat_name(p, "not")) return parse_compare(p);
+    if (!wf_jat_name(p, "not")) {
+        enum wf_jop op;
+        wf_jnode *left = parse_level(p, 0), *all = NULL;
+        while (skip_comparison(p, &op)) {
+            wf_jnode *right = wf_jnode_new(p, WF_JN_ARG);
+            right->op = (uint8_t)op;
+            right->a = parse_level(p, 0);
+            if (!all) all = wf_jnode_new(p, WF_JN_COMPARE), all->a = left;
+            wf_jnode_add(all, right);
+        }
+        return all ? all : left;
+    }
     wf_jenter(p->r);
     wf_jnode *n = wf_jnode_new(p, WF_JN_NOT);
     wf_jnext(p);
@@ -163,36 +160,6 @@ static wf_jnode *parse_name_or_word(wf_jparser *p)
     return n;
 }
 
-static wf_jnode *parse_list(wf_jparser *p)
-{
-    wf_jnode *n = wf_jnode_new(p, WF_JN_LIST);
-    wf_jexpect_op(p, "[");
-    while (wf_jnext_element(p, n, "]")) wf_jnode_add(n, wf_jparse_expression(p));
-    return n;
-}
-
-static wf_jnode *parse_dict(wf_jparser *p)
-{
-    wf_jnode *n = wf_jnode_new(p, WF_JN_DICT);
-    wf_jexpect_op(p, "{");
-    while (wf_jnext_element(p, n, "}")) {
-        wf_jnode *pair = wf_jnode_new(p, WF_JN_PAIR);
-        pair->a = wf_jparse_expression(p);
-        wf_jexpect_op(p, ":");
-        pair->b = wf_jparse_expression(p);
-        wf_jnode_add(n, pair);
-    }
-    return n;
-}
-
-static wf_jnode *parse_brackets(wf_jparser *p)
-{
-    wf_jexpect_op(p, "(");
-    wf_jnode *n = wf_jat_op(p, ")") ? wf_jnode_new(p, WF_JN_TUPLE) : wf_jparse_tuple(p, true);
-    wf_jexpect_op(p, ")");
-    return n;
-}
-
 static wf_jnode *parse_primary(wf_jparser *p)
 {
     switch (p->tok.kind) {
@@ -202,9 +169,30 @@ static wf_jnode *parse_primary(wf_jparser *p)
     case WF_JT_FLOAT: return constant(p, wf_jfloat(p->tok.f));
     default: break;
     }
-    if (wf_jat_op(p, "(")) return parse_brackets(p);
-    if (wf_jat_op(p, "[")) return parse_list(p);
-    if (wf_jat_op(p, "{")) return parse_dict(p);
+    if (wf_jat_op(p, "(")) {
+        wf_jexpect_op(p, "(");
+        wf_jnode *n = wf_jat_op(p, ")") ? wf_jnode_new(p, WF_JN_TUPLE) : wf_jparse_tuple(p, true);
+        wf_jexpect_op(p, ")");
+        return n;
+    }
+    if (wf_jat_op(p, "[")) {
+        wf_jnode *n = wf_jnode_new(p, WF_JN_LIST);
+        wf_jexpect_op(p, "[");
+        while (wf_jnext_element(p, n, "]")) wf_jnode_add(n, wf_jparse_expression(p));
+        return n;
+    }
+    if (wf_jat_op(p, "{")) {
+        wf_jnode *n = wf_jnode_new(p, WF_JN_DICT);
+        wf_jexpect_op(p, "{");
+        while (wf_jnext_element(p, n, "}")) {
+            wf_jnode *pair = wf_jnode_new(p, WF_JN_PAIR);
+            pair->a = wf_jparse_expression(p);
+            wf_jexpect_op(p, ":");
+            pair->b = wf_jparse_expression(p);
+            wf_jnode_add(n, pair);
+        }
+        return n;
+    }
     wf_junexpected(p, "an expression");
 }
 
@@ -244,27 +232,21 @@ static wf_jnode *parse_subscript(wf_jparser *p, wf_jnode *a)
     return n;
 }
 
-static wf_jnode *parse_arg(wf_jparser *p)
-{
-    wf_jnode *arg = wf_jnode_new(p, WF_JN_ARG);
-    arg->op = WF_JPOSITIONAL;
-    if (wf_jskip_op(p, "**")) arg->op = WF_JSTARS;
-    else if (wf_jskip_op(p, "*")) arg->op = WF_JSTAR;
-    else if (p->tok.kind == WF_JT_NAME && wf_jpeek(p)->kind == WF_JT_OP && wf_jstr_is(p->ahead.text, "=")) {
-        arg->op = WF_JKEYWORD;
-        arg->name = wf_jparse_name(p);
-        wf_jnext(p);
-    }
-    arg->a = wf_jparse_expression(p);
-    return arg;
-}
-
 void wf_jparse_args(wf_jparser *p, wf_jnode *call)
 {
     bool keywords = false;
     wf_jexpect_op(p, "(");
     while (wf_jnext_element(p, call, ")")) {
-        wf_jnode *arg = parse_arg(p);
+        wf_jnode *arg = wf_jnode_new(p, WF_JN_ARG);
+        arg->op = WF_JPOSITIONAL;
+        if (wf_jskip_op(p, "**")) arg->op = WF_JSTARS;
+        else if (wf_jskip_op(p, "*")) arg->op = WF_JSTAR;
+        else if (p->tok.kind == WF_JT_NAME && wf_jpeek(p)->kind == WF_JT_OP && wf_jstr_is(p->ahead.text, "=")) {
+            arg->op = WF_JKEYWORD;
+            arg->name = wf_jparse_name(p);
+            wf_jnext(p);
+        }
+        arg->a = wf_jparse_expression(p);
         if (arg->op == WF_JPOSITIONAL && keywords) wf_junexpected(p, "no further argument without a name");
         keywords |= arg->op == WF_JKEYWORD || arg->op == WF_JSTARS;
         wf_jnode_add(call, arg);

@@ -46,18 +46,6 @@ static wf_jstr integer_text(wf_jrun *r, const spec *s, wf_jvalue v)
     return with_sign(r, s, i < 0, digits, v.data);
 }
 
-static wf_jstr real_text(wf_jrun *r, const spec *s, wf_jvalue v)
-{
-    char digits[480], pattern[16];
-    double f = wf_jreal(v);
-    int precision = s->precision < 0 ? 6 : WF_MIN(s->precision, 100);
-    if (s->type == '%') f *= 100;
-    snprintf(pattern, sizeof pattern, "%%.*%c", s->type == '%' ? 'f' : s->type);
-    snprintf(digits, sizeof digits - 2, pattern, precision, fabs(f));
-    if (s->type == '%') strcat(digits, "%");
-    return with_sign(r, s, signbit(f) && !isnan(f), digits, v.data);
-}
-
 static wf_jstr value_text(wf_jrun *r, const spec *s, wf_jvalue v)
 {
     wf_jbuf b = {.r = r};
@@ -69,7 +57,14 @@ static wf_jstr value_text(wf_jrun *r, const spec *s, wf_jvalue v)
     }
     if (s->type && strchr("eEfFgG%", s->type)) {
         if (!wf_jis_number(v)) bad(r, "a number is wanted");
-        return real_text(r, s, v);
+        char digits[480], pattern[16];
+        double f = wf_jreal(v);
+        int precision = s->precision < 0 ? 6 : WF_MIN(s->precision, 100);
+        if (s->type == '%') f *= 100;
+        snprintf(pattern, sizeof pattern, "%%.*%c", s->type == '%' ? 'f' : s->type);
+        snprintf(digits, sizeof digits - 2, pattern, precision, fabs(f));
+        if (s->type == '%') strcat(digits, "%");
+        return with_sign(r, s, signbit(f) && !isnan(f), digits, v.data);
     }
     if (s->type == 'r') return wf_jrepr(&b, v), wf_jbuf_take(&b);
     if ((s->grouped || s->sign) && v.kind == WF_JINT) return integer_text(r, s, v);
@@ -218,18 +213,6 @@ static wf_jvalue field(wf_jrun *r, const wf_jargs *a, wf_jstr f, size_t *next)
     return v;
 }
 
-static void brace_one(wf_jrun *r, wf_jbuf *b, wf_jstr inside, const wf_jargs *a, size_t *next)
-{
-    size_t colon = wf_jstr_find(inside, wf_jstr_of(":"), 0);
-    wf_jstr name = wf_jstr_sub(inside, 0, WF_MIN(colon, inside.len));
-    spec s = brace_spec(r, colon == SIZE_MAX ? wf_jstr_of("") : wf_jstr_sub(inside, colon + 1, inside.len));
-    size_t mark = wf_jstr_find(name, wf_jstr_of("!"), 0);
-    if (mark != SIZE_MAX && wf_jstr_is(wf_jstr_sub(name, mark, name.len), "!r")) s.type = 'r';
-    else if (mark != SIZE_MAX && !wf_jstr_is(wf_jstr_sub(name, mark, name.len), "!s"))
-        bad(r, "only !r and !s are supported");
-    put(b, &s, field(r, a, wf_jstr_sub(name, 0, WF_MIN(mark, name.len)), next));
-}
-
 wf_jvalue wf_jformat(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     wf_jbuf b = {.r = r};
@@ -247,7 +230,15 @@ wf_jvalue wf_jformat(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
         }
         end = wf_jstr_find(f, wf_jstr_of("}"), at);
         if (c == '}' || end == SIZE_MAX) bad(r, "a brace has no other");
-        brace_one(r, &b, wf_jstr_sub(f, at + 1, end), a, &next);
+        wf_jstr inside = wf_jstr_sub(f, at + 1, end);
+        size_t colon = wf_jstr_find(inside, wf_jstr_of(":"), 0);
+        wf_jstr name = wf_jstr_sub(inside, 0, WF_MIN(colon, inside.len));
+        spec s = brace_spec(r, colon == SIZE_MAX ? wf_jstr_of("") : wf_jstr_sub(inside, colon + 1, inside.len));
+        size_t mark = wf_jstr_find(name, wf_jstr_of("!"), 0);
+        if (mark != SIZE_MAX && wf_jstr_is(wf_jstr_sub(name, mark, name.len), "!r")) s.type = 'r';
+        else if (mark != SIZE_MAX && !wf_jstr_is(wf_jstr_sub(name, mark, name.len), "!s"))
+            bad(r, "only !r and !s are supported");
+        put(&b, &s, field(r, a, wf_jstr_sub(name, 0, WF_MIN(mark, name.len)), &next));
         at = end + 1;
     }
     return wf_jstring(r, wf_jbuf_take(&b));

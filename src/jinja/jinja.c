@@ -6,28 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- the template -------------------------------------------------------------------------------------------- */
-
-/* All line ends become \n, and one at the very end is dropped. */
-static void load_source(wf_jrun *r)
-{
-    const wf_jinja_input *in = r->in;
-    if (in->len > WF_JINJA_MAX_TEMPLATE)
-        wf_jfail_plain(r, WEFT_ERR_UNSUPPORTED, "%s has %zu bytes; a chat template has at most %d", in->name, in->len,
-                       WF_JINJA_MAX_TEMPLATE);
-    char *src = wf_jalloc(r, in->len + 1, 1);
-    for (size_t i = 0, n; i < in->len; i += n) {
-        n = wf_utf8_len(in->text + i, in->len - i);
-        if (!n) wf_jfail_plain(r, WEFT_ERR_UNSUPPORTED, "%s is no valid UTF-8 at byte %zu", in->name, i);
-        bool cr = in->text[i] == '\r';
-        if (cr && i + 1 < in->len && in->text[i + 1] == '\n') continue;
-        memcpy(src + r->len, cr ? "\n" : in->text + i, n);
-        r->len += n;
-    }
-    if (r->len && src[r->len - 1] == '\n') r->len--;
-    r->src = src;
-}
-
 /* ---- variables --------------------------------------------------------------------------------------------------- */
 
 /* JSON as a value of the run, whose strings stay where the reader put them. */
@@ -73,19 +51,6 @@ static wf_jvalue read_json(wf_jrun *r, const char *text, const char *what)
     if (e.fault == WF_JSON_NO_MEMORY) wf_jfail_plain(r, WEFT_ERR_NOMEM, "%s: out of host memory for its JSON", what);
     weft_status s = e.fault == WF_JSON_TOO_DEEP ? WEFT_ERR_FULL : WEFT_ERR_ARG;
     wf_jfail_plain(r, s, "%s: bad JSON in line %zu, column %zu: %s", what, e.line, e.column, e.text);
-}
-
-/* A role that is one of these words counts as the template's: many templates write it into a control token. */
-static void own_roles(wf_jrun *r, wf_jvalue messages)
-{
-    static const char *const roles[] = {"system", "user", "assistant", "tool", "developer", "ipython", "model"};
-    for (size_t i = 0; i < messages.l->n; i++) {
-        wf_jvalue m = messages.l->v[i];
-        if (m.kind != WF_JDICT) wf_jfail_plain(r, WEFT_ERR_ARG, "message %zu is no object", i);
-        const wf_jvalue *role = wf_jdict_find(r, m.d, wf_jstr_of("role"));
-        for (size_t k = 0; role && role->kind == WF_JSTRING && k < WF_LEN(roles); k++)
-            if (wf_jstr_is(*role->s, roles[k])) wf_jdict_set(r, m.d, wf_jtext(r, "role"), wf_jtext(r, roles[k]));
-    }
 }
 
 static wf_jstr data_text(wf_jrun *r, const char *s)
@@ -149,7 +114,15 @@ static void set_variables(wf_jrun *r, wf_jframe *f)
     const wf_jinja_input *in = r->in;
     wf_jvalue messages = in->messages ? list_of(r, in->messages, "messages") : turns(r);
     if (messages.kind != WF_JLIST) wf_jfail_plain(r, WEFT_ERR_ARG, "messages: expected a JSON list");
-    own_roles(r, messages);
+    /* A role that is one of these words counts as the template's: many templates write it into a control token. */
+    static const char *const roles[] = {"system", "user", "assistant", "tool", "developer", "ipython", "model"};
+    for (size_t i = 0; i < messages.l->n; i++) {
+        wf_jvalue m = messages.l->v[i];
+        if (m.kind != WF_JDICT) wf_jfail_plain(r, WEFT_ERR_ARG, "message %zu is no object", i);
+        const wf_jvalue *role = wf_jdict_find(r, m.d, wf_jstr_of("role"));
+        for (size_t k = 0; role && role->kind == WF_JSTRING && k < WF_LEN(roles); k++)
+            if (wf_jstr_is(*role->s, roles[k])) wf_jdict_set(r, m.d, wf_jtext(r, "role"), wf_jtext(r, roles[k]));
+    }
     bool opens = find_last(r, messages.l);
     wf_jfunctions(r, f);
     wf_jset_text(r, f, "bos_token", wf_jtext(r, in->bos ? in->bos : ""));
@@ -193,7 +166,22 @@ static size_t data_bytes(const wf_jinja_input *in)
 
 static void run(wf_jrun *r, wf_jbuf *out)
 {
-    load_source(r);
+    /* All line ends become \n, and one at the very end is dropped. */
+    const wf_jinja_input *in = r->in;
+    if (in->len > WF_JINJA_MAX_TEMPLATE)
+        wf_jfail_plain(r, WEFT_ERR_UNSUPPORTED, "%s has %zu bytes; a chat template has at most %d", in->name, in->len,
+                       WF_JINJA_MAX_TEMPLATE);
+    char *src = wf_jalloc(r, in->len + 1, 1);
+    for (size_t i = 0, n; i < in->len; i += n) {
+        n = wf_utf8_len(in->text + i, in->len - i);
+        if (!n) wf_jfail_plain(r, WEFT_ERR_UNSUPPORTED, "%s is no valid UTF-8 at byte %zu", in->name, i);
+        bool cr = in->text[i] == '\r';
+        if (cr && i + 1 < in->len && in->text[i + 1] == '\n') continue;
+        memcpy(src + r->len, cr ? "\n" : in->text + i, n);
+        r->len += n;
+    }
+    if (r->len && src[r->len - 1] == '\n') r->len--;
+    r->src = src;
     r->globals = wf_jframe_new(r, NULL);
     if (out) set_variables(r, r->globals);
     r->in_template = true;

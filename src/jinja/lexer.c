@@ -219,20 +219,6 @@ static uint32_t code(wf_jlexer *l, int base, int most, bool exact)
     return c;
 }
 
-/* Behind a backslash. What Python does not know stays with its backslash. */
-static void lex_escape(wf_jlexer *l, wf_jbuf *b)
-{
-    static const char names[] = "\\'\"abfnrtv", meant[] = "\\'\"\a\b\f\n\r\t\v";
-    char c = l->r->src[l->at++], text[4];
-    const char *at = c ? strchr(names, c) : NULL;
-    if (c == '\n') return;
-    if (at) wf_jbuf_add(b, &meant[at - names], 1, false);
-    else if (c == 'x' || c == 'u' || c == 'U')
-        wf_jbuf_add(b, text, wf_jchar_put(code(l, 16, c == 'x' ? 2 : c == 'u' ? 4 : 8, true), text), false);
-    else if (c >= '0' && c <= '7') l->at--, wf_jbuf_add(b, text, wf_jchar_put(code(l, 8, 3, false), text), false);
-    else wf_jbuf_add(b, (char[]){'\\', c}, 2, false);
-}
-
 static void lex_string(wf_jlexer *l, wf_jtoken *t)
 {
     char quote = l->r->src[l->at++];
@@ -245,7 +231,18 @@ static void lex_string(wf_jlexer *l, wf_jtoken *t)
         if (l->at + 1 > l->r->len || (l->r->src[l->at] == '\\' && l->at + 2 > l->r->len))
             syntax(l, t->at, "a string has no end");
         if (l->r->src[l->at++] == quote) break;
-        lex_escape(l, &b);
+        /* Behind a backslash. What Python does not know stays with its backslash. */
+        static const char names[] = "\\'\"abfnrtv", meant[] = "\\'\"\a\b\f\n\r\t\v";
+        char c = l->r->src[l->at++], text[4];
+        const char *at = c ? strchr(names, c) : NULL;
+        if (c != '\n') {
+            if (at) wf_jbuf_add(&b, &meant[at - names], 1, false);
+            else if (c == 'x' || c == 'u' || c == 'U')
+                wf_jbuf_add(&b, text, wf_jchar_put(code(l, 16, c == 'x' ? 2 : c == 'u' ? 4 : 8, true), text), false);
+            else if (c >= '0' && c <= '7')
+                l->at--, wf_jbuf_add(&b, text, wf_jchar_put(code(l, 8, 3, false), text), false);
+            else wf_jbuf_add(&b, (char[]){'\\', c}, 2, false);
+        }
     }
     t->text = wf_jbuf_take(&b);
 }

@@ -100,15 +100,6 @@ static wf_jvalue on_numbers(wf_jrun *r, enum wf_jop op, wf_jvalue a, wf_jvalue b
 
 /* ---- strings and lists ---------------------------------------------------------------------------------------- */
 
-static wf_jvalue add_lists(wf_jrun *r, wf_jvalue a, wf_jvalue b)
-{
-    wf_jvalue v = wf_jlist_new(r, a.kind);
-    for (size_t i = 0; i < a.l->n; i++) wf_jpush(r, v.l, a.l->v[i]);
-    for (size_t i = 0; i < b.l->n; i++) wf_jpush(r, v.l, b.l->v[i]);
-    v.data = a.data && b.data;
-    return v;
-}
-
 static wf_jvalue repeat(wf_jrun *r, wf_jvalue v, int64_t n)
 {
     wf_jbuf b = {.r = r};
@@ -132,22 +123,25 @@ static wf_jvalue concat(wf_jrun *r, wf_jvalue a, wf_jvalue b)
     return wf_jstring(r, wf_jbuf_take(&buf));
 }
 
-static wf_jvalue compare(wf_jrun *r, enum wf_jop op, wf_jvalue a, wf_jvalue b)
-{
-    if (op == WF_JEQ || op == WF_JNE) return wf_jbool(wf_jequal(r, a, b) == (op == WF_JEQ));
-    if (op == WF_JIN || op == WF_JNOT_IN) return wf_jbool(wf_jcontains(r, b, a) == (op == WF_JIN));
-    int c = wf_jcompare(r, a, b);
-    if (c == 2) return wf_jbool(false);
-    return wf_jbool(op == WF_JLT ? c < 0 : op == WF_JLE ? c <= 0 : op == WF_JGT ? c > 0 : c >= 0);
-}
-
 wf_jvalue wf_joperate(wf_jrun *r, enum wf_jop op, wf_jvalue a, wf_jvalue b)
 {
-    if (op >= WF_JEQ) return compare(r, op, a, b);
+    if (op >= WF_JEQ) {
+        if (op == WF_JEQ || op == WF_JNE) return wf_jbool(wf_jequal(r, a, b) == (op == WF_JEQ));
+        if (op == WF_JIN || op == WF_JNOT_IN) return wf_jbool(wf_jcontains(r, b, a) == (op == WF_JIN));
+        int c = wf_jcompare(r, a, b);
+        if (c == 2) return wf_jbool(false);
+        return wf_jbool(op == WF_JLT ? c < 0 : op == WF_JLE ? c <= 0 : op == WF_JGT ? c > 0 : c >= 0);
+    }
     if (op == WF_JCONCAT) return concat(r, a, b);
     if (wf_jis_number(a) && wf_jis_number(b)) return on_numbers(r, op, a, b);
     if (op == WF_JADD && a.kind == WF_JSTRING && b.kind == WF_JSTRING) return b.s->len ? concat(r, a, b) : a;
-    if (op == WF_JADD && wf_jis_list(a) && a.kind == b.kind) return add_lists(r, a, b);
+    if (op == WF_JADD && wf_jis_list(a) && a.kind == b.kind) {
+        wf_jvalue v = wf_jlist_new(r, a.kind);
+        for (size_t i = 0; i < a.l->n; i++) wf_jpush(r, v.l, a.l->v[i]);
+        for (size_t i = 0; i < b.l->n; i++) wf_jpush(r, v.l, b.l->v[i]);
+        v.data = a.data && b.data;
+        return v;
+    }
     if (op == WF_JMUL && repeats(a, b)) return repeat(r, a, wf_jinteger(b));
     if (op == WF_JMUL && repeats(b, a)) return repeat(r, b, wf_jinteger(a));
     if (op == WF_JMOD && a.kind == WF_JSTRING) return wf_jpercent(r, *a.s, b);

@@ -36,29 +36,25 @@ double weft_logit_quantile(const struct weft_logit_histogram *l, double part)
     return l->max;
 }
 
-static void write_ranges(FILE *f, const struct weft_calibration *c, uint64_t model_bytes)
-{
-    fprintf(f, "weft-calibration 1\nmodel %llu bytes\n", (unsigned long long)model_bytes);
-    fprintf(f,
-            "# Measured on %llu tokens in pieces of at most %u. x: attention logits, q.k * scale. A row's largest x "
-            "may be\n",
-            (unsigned long long)c->n_tokens, c->context);
-    fprintf(f, "# between phi + a and phi + b; one outside is computed again with its own maximum. a = b: too wide, "
-               "synchronous.\n");
-    for (uint32_t i = 0; i < c->n_layers; i++) {
-        const struct weft_calibration_layer *l = &c->layers[i];
-        fprintf(f,
-                "layer %u phi %.4f a %.4f b %.4f  # x %.2f to %.2f; largest of a row %.2f to %.2f, %.2f %% outside in "
-                "F16\n",
-                i, l->phi, l->a, l->b, l->all.min, l->all.max, l->rows.min, l->rows.max, 100 * l->outside);
-    }
-}
-
 weft_status weft_calibration_save(const struct weft_calibration *c, const struct weft_model *m, const char *path)
 {
     WF_TRY(wf_not_a_model(path));
     wf_output out;
     WF_TRY(wf_output_open(path, &out));
-    write_ranges(out.f, c, m->info.file_bytes);
+    fprintf(out.f, "weft-calibration 1\nmodel %llu bytes\n", (unsigned long long)m->info.file_bytes);
+    fprintf(out.f,
+            "# Measured on %llu tokens in pieces of at most %u. x: attention logits, q.k * scale. A row's largest x "
+            "may be\n",
+            (unsigned long long)c->n_tokens, c->context);
+    fprintf(out.f,
+            "# between phi + a and phi + b; one outside is computed again with its own maximum. a = b: too wide, "
+            "synchronous.\n");
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        const struct weft_calibration_layer *l = &c->layers[i];
+        fprintf(out.f,
+                "layer %u phi %.4f a %.4f b %.4f  # x %.2f to %.2f; largest of a row %.2f to %.2f, %.2f %% outside in "
+                "F16\n",
+                i, l->phi, l->a, l->b, l->all.min, l->all.max, l->rows.min, l->rows.max, 100 * l->outside);
+    }
     return wf_output_end(&out, true);
 }

@@ -45,21 +45,6 @@ static double mean_of(const uint32_t *lengths, size_t n)
     return n ? sum / (double)n : 0;
 }
 
-static weft_status read_load(chunk_tuner *t)
-{
-    const struct weft_chunk_params *p = t->p;
-    t->mean = (wf_tuned_load){mean_of(p->prompts, p->n), mean_of(p->generated, p->n)};
-    if (t->mean.prompt < WF_TUNED_LEAST_COST || t->mean.generated < WF_TUNED_LEAST_COST)
-        return wf_fail(WEFT_ERR_ARG, "a load with prompts of %.4g tokens and answers of %.4g has no ratio of these",
-                       t->mean.prompt, t->mean.generated);
-    if (t->mean.prompt > WF_TUNED_MOST_LENGTH || t->mean.generated > WF_TUNED_MOST_LENGTH)
-        return wf_fail(WEFT_ERR_ARG, "a load with prompts of %.4g tokens and answers of %.4g is none of a model",
-                       t->mean.prompt, t->mean.generated);
-    t->ratio = t->mean.prompt / t->mean.generated;
-    if (p->ratio) *p->ratio = t->ratio;
-    return WEFT_OK;
-}
-
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
 /* Median microseconds of such a step. */
@@ -125,32 +110,7 @@ static weft_status add_size(chunk_tuner *t, uint32_t tokens)
     return WEFT_OK;
 }
 
-/* Doublings of the least step in whole tiles, and the step at which all sequences but one decode beside a chunk that
- * lasts as long. */
-static weft_status add_sizes(chunk_tuner *t)
-{
-    uint32_t most = t->e->layout.limits.step_tokens, tile = WF_MAX(t->e->sched.p.tile, 1u),
-        first = WF_UP(LEAST_STEP, tile);
-    uint32_t balanced = WF_UP((uint32_t)WF_MIN((1 + t->ratio) * (t->seqs - 1), (double)most), tile);
-    WF_TRY(time_step(t, (wf_step_load){.decodes = t->seqs}, &t->decode_us));
-    for (uint32_t tokens = WF_MIN(first, most); tokens <= most && !is_over(t); tokens *= 2) {
-        WF_TRY(add_size(t, tokens));
-        if (balanced > tokens && balanced < 2 * tokens && balanced <= most) WF_TRY(add_size(t, balanced));
-    }
-    return WEFT_OK;
-}
-
 /* ---- the choice ---------------------------------------------------------------------------------------------- */
-
-static void choose_row(chunk_tuner *t)
-{
-    double best = 0;
-    size_t i = 0;
-    for (const struct weft_chunk_row *r = t->rows; r < t->rows + t->n_rows; r++) best = WF_MAX(best, r->rate);
-    while (i < t->n_rows && t->rows[i].rate < NEAR_BEST * best) i++;
-    if (i < t->n_rows) t->rows[i].chosen = true;
-    for (i = 0; i < t->n_rows && t->p->on_row; i++) t->p->on_row(t->p->user, &t->rows[i]);
-}
 
 /* Keys of a sequence that has computed its prompt and half of its answer. */
 static weft_status measure_sizes(chunk_tuner *t)
@@ -163,12 +123,31 @@ static weft_status measure_sizes(chunk_tuner *t)
                           (wf_step_load){.decodes = WF_MIN(t->e->layout.limits.seqs, t->e->layout.limits.step_tokens)},
                           t->context).decodes;
     WF_TRY(wf_exec_fill_kv(t->e->exec));
-    return add_sizes(t);
+    /* Doublings of the least step in whole tiles, and the step at which all sequences but one decode beside a chunk
+     * that lasts as long. */
+    uint32_t most = t->e->layout.limits.step_tokens, tile = WF_MAX(t->e->sched.p.tile, 1u),
+             first = WF_UP(LEAST_STEP, tile);
+    uint32_t balanced = WF_UP((uint32_t)WF_MIN((1 + t->ratio) * (t->seqs - 1), (double)most), tile);
+    WF_TRY(time_step(t, (wf_step_load){.decodes = t->seqs}, &t->decode_us));
+    for (uint32_t tokens = WF_MIN(first, most); tokens <= most && !is_over(t); tokens *= 2) {
+        WF_TRY(add_size(t, tokens));
+        if (balanced > tokens && balanced < 2 * tokens && balanced <= most) WF_TRY(add_size(t, balanced));
+    }
+    return WEFT_OK;
 }
 
 static weft_status tune_chunk(chunk_tuner *t, char *path, size_t cap)
 {
-    WF_TRY(read_load(t));
+    const struct weft_chunk_params *p = t->p;
+    t->mean = (wf_tuned_load){mean_of(p->prompts, p->n), mean_of(p->generated, p->n)};
+    if (t->mean.prompt < WF_TUNED_LEAST_COST || t->mean.generated < WF_TUNED_LEAST_COST)
+        return wf_fail(WEFT_ERR_ARG, "a load with prompts of %.4g tokens and answers of %.4g has no ratio of these",
+                       t->mean.prompt, t->mean.generated);
+    if (t->mean.prompt > WF_TUNED_MOST_LENGTH || t->mean.generated > WF_TUNED_MOST_LENGTH)
+        return wf_fail(WEFT_ERR_ARG, "a load with prompts of %.4g tokens and answers of %.4g is none of a model",
+                       t->mean.prompt, t->mean.generated);
+    t->ratio = t->mean.prompt / t->mean.generated;
+    if (p->ratio) *p->ratio = t->ratio;
     WF_TRY(wf_keep_path(t->e->dev, t->p->path, path, cap));
     WF_TRY(wf_tuned_may_write(path)); /* fail before measuring, not after */
     WF_TRY(wf_batch_init(&t->batch, &t->e->layout.limits));
@@ -177,7 +156,12 @@ static weft_status tune_chunk(chunk_tuner *t, char *path, size_t cap)
     wf_engine_return(t->e);
     wf_batch_free(&t->batch);
     WF_TRY(s);
-    choose_row(t);
+    double best = 0;
+    size_t i = 0;
+    for (const struct weft_chunk_row *r = t->rows; r < t->rows + t->n_rows; r++) best = WF_MAX(best, r->rate);
+    while (i < t->n_rows && t->rows[i].rate < NEAR_BEST * best) i++;
+    if (i < t->n_rows) t->rows[i].chosen = true;
+    for (i = 0; i < t->n_rows && t->p->on_row; i++) t->p->on_row(t->p->user, &t->rows[i]);
     wf_tuned_table all = {0};
     wf_kept_choices(t->e->dev, path, &all);
     all.load = t->mean;

@@ -59,31 +59,23 @@ static weft_status warm_up(wf_problem *p, int variant, double sample_ns, double 
     return WEFT_OK;
 }
 
-/* *ns: the first launch, which warms the code caches, and of a long one a second. Is it clear already that the
- * variant is slower than the limit? A single run can tell only if it is long compared to the time it takes to detect
- * its end. */
-static weft_status try_once(wf_problem *p, int variant, double limit_ns, double *ns)
-{
-    WF_TRY(launch(p, variant, 1, ns));
-    return *ns > WF_MAX(limit_ns, LONG_NS) ? launch(p, variant, 1, ns) : WEFT_OK;
-}
-
-/* An estimate that is good enough to tell what is far slower. One run comes first, for the wait for the program is
- * in the one before. */
-static weft_status glance(wf_problem *p, int variant, double *ns)
-{
-    WF_TRY(launch(p, variant, 1, ns));
-    return *ns < GLANCE_NS ? launch(p, variant, (uint32_t)(GLANCE_NS / *ns) + 1, ns) : WEFT_OK;
-}
-
 weft_status wf_clock_variant(wf_problem *p, int variant, const wf_clock *c, double *ns)
 {
     double sample[SAMPLES], spent = 0, sample_ns = c->sample_ns > 0 ? c->sample_ns : SAMPLE_NS, limit = c->limit_ns > 0
         ? c->limit_ns : INFINITY;
     uint32_t n = 0, repeat = WF_MIN(c->repeat, SAMPLES);
-    WF_TRY(try_once(p, variant, c->limit_ns, ns));
+    /* The first launch, which warms the code caches, and of a long one a second. Is it clear already that the
+     * variant is slower than the limit? A single run can tell only if it is long compared to the time it takes to
+     * detect its end. */
+    WF_TRY(launch(p, variant, 1, ns));
+    WF_TRY(*ns > WF_MAX(c->limit_ns, LONG_NS) ? launch(p, variant, 1, ns) : WEFT_OK);
     if (*ns > WF_MAX(limit, LONG_NS)) return WEFT_OK;
-    if (c->limit_ns > 0) WF_TRY(glance(p, variant, ns));
+    if (c->limit_ns > 0) {
+        /* An estimate that is good enough to tell what is far slower. One run comes first, for the wait for the
+         * program is in the one before. */
+        WF_TRY(launch(p, variant, 1, ns));
+        WF_TRY(*ns < GLANCE_NS ? launch(p, variant, (uint32_t)(GLANCE_NS / *ns) + 1, ns) : WEFT_OK);
+    }
     if (*ns > HOPELESS * limit) return WEFT_OK;
     if (*ns < sample_ns) WF_TRY(warm_up(p, variant, sample_ns, ns));
     if (*ns > limit) return WEFT_OK;

@@ -50,24 +50,6 @@ static lane *emptiest(const cluster *c)
     return best;
 }
 
-static weft_status add_request(cluster *c, lane *l, struct weft_sim_request *r)
-{
-    sim_seq *a = wf_calloc(1, sizeof *a);
-    if (!a) return WEFT_ERR_NOMEM;
-    a->r = r;
-    a->q = (wf_seq){.tokens = c->zeros, .n_tokens = r->n_in, .max_tokens = r->n_in + r->n_out, .no_logits = !r->n_out};
-    if (!l->n++) l->since = c->now;
-    wf_sched_add(&l->s, &a->q);
-    return WEFT_OK;
-}
-
-static weft_status dispatch_arrived(cluster *c)
-{
-    for (lane *l; c->next < c->n && c->queue[c->next]->at <= c->now && (l = emptiest(c)); c->next++)
-        WF_TRY(add_request(c, l, c->queue[c->next]));
-    return WEFT_OK;
-}
-
 /* ---- steps ----------------------------------------------------------------------------------------------------- */
 
 static wf_load load_of(const wf_batch *b, double window)
@@ -79,31 +61,28 @@ static wf_load load_of(const wf_batch *b, double window)
                      b->n_logits, window};
 }
 
-/* Through all stages, each of which takes the micro-batches in the order in which the first one did. */
-static void time_step(cluster *c, lane *l)
-{
-    const wf_cluster *p = c->p;
-    wf_load load = load_of(&l->b, p->window);
-    double at = c->now;
-    l->bubble = 0;
-    for (uint32_t s = 0; s < p->stages; s++) {
-        double begin = WF_MAX(at, l->free[s]), took = p->stage(p->user, s, &load);
-        l->bubble += WF_MAX(begin - WF_MAX(l->free[s], l->since), 0);
-        c->use->busy += took;
-        l->free[s] = begin + took;
-        at = l->free[s] + (p->stages > 1 ? p->send(p->user, s, &load) : 0);
-    }
-    l->end = at;
-    l->since = 0;
-    c->use->bubbles += l->bubble;
-    c->use->steps++, c->use->tokens += l->b.n_tokens;
-}
-
 static void begin_step(cluster *c, lane *l)
 {
     wf_sched_batch(&l->s, &l->b);
     l->runs = l->b.n_tokens > 0;
-    if (l->runs) time_step(c, l);
+    if (l->runs) {
+        /* Through all stages, each of which takes the micro-batches in the order in which the first one did. */
+        const wf_cluster *p = c->p;
+        wf_load load = load_of(&l->b, p->window);
+        double at = c->now;
+        l->bubble = 0;
+        for (uint32_t s = 0; s < p->stages; s++) {
+            double begin = WF_MAX(at, l->free[s]), took = p->stage(p->user, s, &load);
+            l->bubble += WF_MAX(begin - WF_MAX(l->free[s], l->since), 0);
+            c->use->busy += took;
+            l->free[s] = begin + took;
+            at = l->free[s] + (p->stages > 1 ? p->send(p->user, s, &load) : 0);
+        }
+        l->end = at;
+        l->since = 0;
+        c->use->bubbles += l->bubble;
+        c->use->steps++, c->use->tokens += l->b.n_tokens;
+    }
 }
 
 /* What a sequence has after a step that it was part of; true: it has ended. */
@@ -118,41 +97,41 @@ static bool advance_seq(const cluster *c, const lane *l, sim_seq *a)
     return q->n_tokens == q->max_tokens;
 }
 
-static void end_step(cluster *c, lane *l)
-{
-    l->runs = false;
-    wf_sched_advance(&l->s, false);
-    for (wf_seq *q = l->s.running, *next; q; q = next) {
-        next = q->next;
-        if (!q->n_scheduled || !advance_seq(c, l, (sim_seq *)q)) continue;
-        wf_sched_remove(&l->s, q, true);
-        free(q);
-        l->n--, c->done++;
-    }
-}
-
 /* ---- the clock ------------------------------------------------------------------------------------------------- */
-
-static double next_event(const cluster *c)
-{
-    double t = c->next < c->n && emptiest(c) ? c->queue[c->next]->at : INFINITY;
-    for (const lane *l = c->lanes; l < c->lanes + c->n_lanes; l++)
-        if (l->runs) t = WF_MIN(t, l->end);
-    return t;
-}
 
 static weft_status run_clock(cluster *c)
 {
     const wf_cluster *p = c->p;
     for (uint64_t n = 0; c->done < c->n; n++) {
-        WF_TRY(dispatch_arrived(c));
+        for (lane *l; c->next < c->n && c->queue[c->next]->at <= c->now && (l = emptiest(c)); c->next++) {
+            struct weft_sim_request *r = c->queue[c->next];
+            sim_seq *a = wf_calloc(1, sizeof *a);
+            if (!a) return WEFT_ERR_NOMEM;
+            a->r = r;
+            a->q = (wf_seq){
+                .tokens = c->zeros, .n_tokens = r->n_in, .max_tokens = r->n_in + r->n_out, .no_logits = !r->n_out};
+            if (!l->n++) l->since = c->now;
+            wf_sched_add(&l->s, &a->q);
+        }
         for (lane *l = c->lanes; l < c->lanes + c->n_lanes; l++)
             if (!l->runs && l->n) begin_step(c, l);
-        double t = next_event(c);
+        double t = c->next < c->n && emptiest(c) ? c->queue[c->next]->at : INFINITY;
+        for (const lane *l = c->lanes; l < c->lanes + c->n_lanes; l++)
+            if (l->runs) t = WF_MIN(t, l->end);
         if (!(t < INFINITY)) return wf_fail(WEFT_ERR_INTERNAL, "the simulation of a cluster stands still");
         c->now = WF_MAX(c->now, t);
         for (lane *l = c->lanes; l < c->lanes + c->n_lanes; l++)
-            if (l->runs && l->end <= c->now) end_step(c, l);
+            if (l->runs && l->end <= c->now) {
+                l->runs = false;
+                wf_sched_advance(&l->s, false);
+                for (wf_seq *q = l->s.running, *next; q; q = next) {
+                    next = q->next;
+                    if (!q->n_scheduled || !advance_seq(c, l, (sim_seq *)q)) continue;
+                    wf_sched_remove(&l->s, q, true);
+                    free(q);
+                    l->n--, c->done++;
+                }
+            }
         if (n % 256) continue;
         if (p->stop && p->stop(p->progress_user)) return wf_fail(WEFT_ERR_CANCELLED, "stopped");
         if (p->on_progress) p->on_progress(p->progress_user, "simulate", (double)c->done / (double)c->n);
@@ -161,18 +140,6 @@ static weft_status run_clock(cluster *c)
 }
 
 /* ---- begin and end --------------------------------------------------------------------------------------------- */
-
-static weft_status begin_lanes(cluster *c)
-{
-    const wf_cluster *p = c->p;
-    for (size_t i = 0; i < c->n_lanes; i++) {
-        lane *l = &c->lanes[i];
-        l->free = c->free + i % p->replicas * p->stages; /* so that the first requests go to all replicas */
-        WF_TRY(wf_sched_init(&l->s, &p->limits, &p->sched));
-        WF_TRY(wf_batch_init(&l->b, &p->limits));
-    }
-    return WEFT_OK;
-}
 
 static weft_status begin_cluster(cluster *c, struct weft_sim_request *requests)
 {
@@ -187,26 +154,19 @@ static weft_status begin_cluster(cluster *c, struct weft_sim_request *requests)
     qsort(c->queue, c->n, sizeof *c->queue, earlier_first);
     c->now = c->n ? c->queue[0]->at : 0;
     for (size_t i = 0; i < c->n_lanes; i++) c->free[i] = c->now;
-    return begin_lanes(c);
+    const wf_cluster *p = c->p;
+    for (size_t i = 0; i < c->n_lanes; i++) {
+        lane *l = &c->lanes[i];
+        l->free = c->free + i % p->replicas * p->stages; /* so that the first requests go to all replicas */
+        WF_TRY(wf_sched_init(&l->s, &p->limits, &p->sched));
+        WF_TRY(wf_batch_init(&l->b, &p->limits));
+    }
+    return WEFT_OK;
 }
 
 static void end_list(wf_sched *s, wf_seq **list)
 {
     for (wf_seq *q; (q = *list); free(q)) wf_sched_remove(s, q, false);
-}
-
-static void end_cluster(cluster *c)
-{
-    for (size_t i = 0; c->lanes && i < c->n_lanes; i++) {
-        lane *l = &c->lanes[i];
-        if (l->s.clients) {
-            end_list(&l->s, &l->s.running), end_list(&l->s, &l->s.preempted), end_list(&l->s, &l->s.nobody.waiting);
-            c->use->preempted += l->s.n_preempted, c->use->recomputed += l->s.n_recomputed;
-            wf_sched_free(&l->s);
-        }
-        wf_batch_free(&l->b);
-    }
-    free(c->lanes), free(c->free), free(c->zeros), free(c->queue);
 }
 
 weft_status wf_cluster_run(const wf_cluster *p, struct weft_sim_request *requests, size_t n, struct weft_sim_use *out)
@@ -218,6 +178,15 @@ weft_status wf_cluster_run(const wf_cluster *p, struct weft_sim_request *request
     double began = c.now;
     if (!s) s = run_clock(&c);
     out->seconds = c.now - began;
-    end_cluster(&c);
+    for (size_t i = 0; c.lanes && i < c.n_lanes; i++) {
+        lane *l = &c.lanes[i];
+        if (l->s.clients) {
+            end_list(&l->s, &l->s.running), end_list(&l->s, &l->s.preempted), end_list(&l->s, &l->s.nobody.waiting);
+            c.use->preempted += l->s.n_preempted, c.use->recomputed += l->s.n_recomputed;
+            wf_sched_free(&l->s);
+        }
+        wf_batch_free(&l->b);
+    }
+    free(c.lanes), free(c.free), free(c.zeros), free(c.queue);
     return s;
 }

@@ -29,15 +29,6 @@ static weft_status open_copies(wf_dev *dev, copies *c)
     return WEFT_OK;
 }
 
-static void close_copies(copies *c)
-{
-    for (direction *w = c->ways; w < c->ways + 2; w++) {
-        if (w->q) wf_finish(w->q), wf_queue_destroy(w->q); /* after a failure some may be in flight */
-        if (w->host.data) wf_host_destroy(c->dev, &w->host);
-        if (w->device) wf_buf_destroy(w->device);
-    }
-}
-
 static weft_status copy_page(copies *c, bool down, uint32_t i)
 {
     direction *w = &c->ways[down];
@@ -95,6 +86,10 @@ weft_status wf_bench_copies(wf_dev *dev, const struct weft_ceilings *top, uint32
                                            .median_us = ns * 1e-3, .rate = bytes / ns, .unit = "GB/s",
                                            .ceiling_pct = -1});
     }
-    close_copies(&c);
+    for (direction *w = c.ways; w < c.ways + 2; w++) {
+        if (w->q) wf_finish(w->q), wf_queue_destroy(w->q); /* after a failure some may be in flight */
+        if (w->host.data) wf_host_destroy(c.dev, &w->host);
+        if (w->device) wf_buf_destroy(w->device);
+    }
     return s;
 }

@@ -58,24 +58,6 @@ static weft_status build_graph(const costing *c, wf_layout *l)
     return wf_layout_graph(l);
 }
 
-/* Energy is known where `weft tune --overlap` could read it as it measured this model, with what an engine samples
- * by. A profile that cannot be read costs only that. */
-static void find_energy(costing *c)
-{
-    char path[600];
-    wf_op_profile p;
-    wf_layout l = {0};
-    bool found = c->dev && !build_graph(c, &l) && !wf_graph_end(&l.graph) &&
-        !wf_stored_path(c->dev, &l.graph, "profile", path, sizeof path);
-    wf_layout_free(&l);
-    if (!found || access(path, F_OK)) return;
-    if (!wf_op_profile_load(path, &p) && p.energy.flop > 0 && p.energy.byte > 0) {
-        c->m.flop_energy = p.energy.flop, c->m.byte_energy = p.energy.byte;
-        c->m.static_power = p.energy.static_power, c->m.power_limit = p.energy.power_limit;
-    }
-    wf_op_profile_free(&p);
-}
-
 /* ---- the model and its load ---------------------------------------------------------------------------------- */
 
 /* As engines do, it takes more than a model was trained for, unless the model cannot. */
@@ -177,7 +159,21 @@ static weft_status make_cost(costing *c, struct weft_cost *out)
     WF_TRY(find_machine(c));
     WF_TRY(check_model(c));
     WF_TRY(build_graph(c, &c->layout));
-    find_energy(c);
+    /* Energy is known where `weft tune --overlap` could read it as it measured this model, with what an engine
+     * samples by. A profile that cannot be read costs only that. */
+    char path[600];
+    wf_op_profile p;
+    wf_layout l = {0};
+    bool found = c->dev && !build_graph(c, &l) && !wf_graph_end(&l.graph) &&
+                 !wf_stored_path(c->dev, &l.graph, "profile", path, sizeof path);
+    wf_layout_free(&l);
+    if (found && !access(path, F_OK)) {
+        if (!wf_op_profile_load(path, &p) && p.energy.flop > 0 && p.energy.byte > 0) {
+            c->m.flop_energy = p.energy.flop, c->m.byte_energy = p.energy.byte;
+            c->m.static_power = p.energy.static_power, c->m.power_limit = p.energy.power_limit;
+        }
+        wf_op_profile_free(&p);
+    }
     c->m = wf_machine_times(&c->m, c->p->n_devices ? c->p->n_devices : 1);
     c->format = format_of(&c->layout.graph);
     WF_TRY(find_load(c));

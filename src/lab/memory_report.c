@@ -65,27 +65,6 @@ static uint64_t largest_batch(const wf_layout *l, const struct weft_memory_use *
     return WF_MIN(all, (uint64_t)MOST);
 }
 
-static void fill_report(const wf_layout *l, struct weft_memory *out)
-{
-    const struct weft_device_info *d = l->device;
-    const wf_hparams *hp = &l->model->hp;
-    *out = (struct weft_memory){
-        .device = *d, .memory = d->available ? d->available : d->memory,
-            .weights = wf_weights_bytes_on(&l->weights, l->dev),
-        .workspace = wf_states_bytes(&l->limits, l->graph.pooled ? 0 : hp->n_vocab, hp->n_layer),
-        .kv_bytes_per_token = wf_layout_token_bytes(l), .context = l->context,
-        .max_batched_tokens = l->limits.step_tokens, .kv_bytes_per_context = kv_bytes(l, l->limits.seq_pages),
-        .reused = {.token_bytes = wf_activation_bytes(&l->plans.list[0], 1, 0),
-                   .logit_row_bytes = wf_activation_bytes(&l->plans.list[0], 0, 1)}};
-    without_reuse(l, &out->apart);
-    uint64_t taken = out->weights + out->workspace, left = out->memory > taken ? out->memory - taken : 0;
-    struct weft_memory_use *const uses[] = {&out->apart, &out->reused};
-    for (size_t i = 0; i < WF_LEN(uses); i++) {
-        uses[i]->longest_context = longest_context(l, uses[i], i, left);
-        uses[i]->largest_batch = largest_batch(l, uses[i], i, left);
-    }
-}
-
 weft_status weft_memory(const struct weft_model *m, const struct weft_engine_params *p, struct weft_memory *out)
 {
     wf_layout l;
@@ -93,7 +72,25 @@ weft_status weft_memory(const struct weft_model *m, const struct weft_engine_par
     WF_TRY(wf_layout_check(m, p));
     WF_TRY(wf_layout_device(p, p->device, &dev));
     weft_status s = wf_layout_make(m, p, &dev->info, dev, &l);
-    if (s == WEFT_OK) fill_report(&l, out);
+    if (s == WEFT_OK) {
+        const struct weft_device_info *d = l.device;
+        const wf_hparams *hp = &l.model->hp;
+        *out = (struct weft_memory){
+            .device = *d, .memory = d->available ? d->available : d->memory,
+            .weights = wf_weights_bytes_on(&l.weights, l.dev),
+            .workspace = wf_states_bytes(&l.limits, l.graph.pooled ? 0 : hp->n_vocab, hp->n_layer),
+            .kv_bytes_per_token = wf_layout_token_bytes(&l), .context = l.context,
+            .max_batched_tokens = l.limits.step_tokens, .kv_bytes_per_context = kv_bytes(&l, l.limits.seq_pages),
+            .reused = {.token_bytes = wf_activation_bytes(&l.plans.list[0], 1, 0),
+                       .logit_row_bytes = wf_activation_bytes(&l.plans.list[0], 0, 1)}};
+        without_reuse(&l, &out->apart);
+        uint64_t taken = out->weights + out->workspace, left = out->memory > taken ? out->memory - taken : 0;
+        struct weft_memory_use *const uses[] = {&out->apart, &out->reused};
+        for (size_t i = 0; i < WF_LEN(uses); i++) {
+            uses[i]->longest_context = longest_context(&l, uses[i], i, left);
+            uses[i]->largest_batch = largest_batch(&l, uses[i], i, left);
+        }
+    }
     wf_layout_free(&l);
     wf_dev_close(dev);
     return s;

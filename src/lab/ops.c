@@ -94,27 +94,6 @@ static weft_status want_ops(session *s)
     return WEFT_OK;
 }
 
-static weft_status list_shapes(session *s)
-{
-    uint8_t dtypes[MAX_DTYPES];
-    size_t n;
-    WF_TRY(want_ops(s));
-    WF_TRY(wf_shape_dtypes(s->p->dtypes, dtypes, MAX_DTYPES, &n));
-    s->shape = wf_calloc(MAX_SHAPES, sizeof *s->shape);
-    if (!s->shape) return WEFT_ERR_NOMEM;
-    for (int op = 0; op < WF_N_MEASURED; op++) {
-        if (!s->wanted[op]) continue;
-        for (size_t t = 0; t < (op == WF_TUNED_GEMM ? n : 1); t++) {
-            bool any = false;
-            if (s->p->n_shapes) WF_TRY(add_given(s, (enum wf_tuned_op)op, dtypes[t], &any));
-            else WF_TRY(add_default(s, (enum wf_tuned_op)op, dtypes[t]));
-            if (s->p->n_shapes && s->p->ops && !any)
-                return wf_fail(WEFT_ERR_ARG, "no shape for %s (weft_op_params.shapes)", wf_tuned_kinds[op].name);
-        }
-    }
-    return WEFT_OK;
-}
-
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
 static struct weft_op_row row_of(const session *s, const wf_shape *shape, char *text, size_t cap)
@@ -220,7 +199,22 @@ static weft_status measure_session(session *s)
                         .no_kernel_cache = p->no_kernel_cache, .deterministic = p->deterministic,
                         .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
-    WF_TRY(list_shapes(s));
+    uint8_t dtypes[MAX_DTYPES];
+    size_t n;
+    WF_TRY(want_ops(s));
+    WF_TRY(wf_shape_dtypes(s->p->dtypes, dtypes, MAX_DTYPES, &n));
+    s->shape = wf_calloc(MAX_SHAPES, sizeof *s->shape);
+    if (!s->shape) return WEFT_ERR_NOMEM;
+    for (int op = 0; op < WF_N_MEASURED; op++) {
+        if (!s->wanted[op]) continue;
+        for (size_t t = 0; t < (op == WF_TUNED_GEMM ? n : 1); t++) {
+            bool any = false;
+            if (s->p->n_shapes) WF_TRY(add_given(s, (enum wf_tuned_op)op, dtypes[t], &any));
+            else WF_TRY(add_default(s, (enum wf_tuned_op)op, dtypes[t]));
+            if (s->p->n_shapes && s->p->ops && !any)
+                return wf_fail(WEFT_ERR_ARG, "no shape for %s (weft_op_params.shapes)", wf_tuned_kinds[op].name);
+        }
+    }
     WF_TRY(wf_select_open(p->device, &o, &s->dev));
     if (name && strcmp(name, "all") && wf_variant_find(s->dev, WF_OP_GEMM, name) < 0 &&
         wf_variant_find(s->dev, WF_OP_ATTENTION, name) < 0)

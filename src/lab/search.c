@@ -59,18 +59,6 @@ weft_status wf_stored_fits(const struct weft_engine *e, const wf_op_profile *p, 
     return WEFT_OK;
 }
 
-static void print_found(const wf_search_result *r, const wf_op_profile *profile, FILE *f)
-{
-    double sequential = r->list[r->n - 1].us;
-    if (!wf_milp_available()) fputs("this weft was built without CBC: only the built-in orders were tried\n", f);
-    fprintf(f, "simulated from %s, %s\n   # plan                                                   us   gain\n",
-            *profile->device ? profile->device : "a device", *profile->model ? profile->model : "a model");
-    for (size_t i = 0; i < r->n; i++)
-        fprintf(f, "%4zu %-48s %10.1f  %.3fx\n", i + 1, r->list[i].how, r->list[i].us, sequential / r->list[i].us);
-    if (r->n == 1) fputs("no plan is faster than the sequential one\n", f);
-    if (r->cut_short) fputs("not all was tried\n", f);
-}
-
 weft_status weft_search(struct weft_engine *e, const struct weft_search_params *p, FILE *f, bool *stopped)
 {
     wf_op_profile profile;
@@ -84,7 +72,16 @@ weft_status weft_search(struct weft_engine *e, const struct weft_search_params *
     weft_status s = wf_fail_param(wf_op_profile_load(p->profile, &profile), "profile");
     if (s == WEFT_OK) s = wf_stored_fits(e, &profile, p->profile, "the plans");
     if (s == WEFT_OK) s = wf_search(g, &profile, &params, &r);
-    if (s == WEFT_OK) print_found(&r, &profile, f);
+    if (s == WEFT_OK) {
+        double sequential = r.list[r.n - 1].us;
+        if (!wf_milp_available()) fputs("this weft was built without CBC: only the built-in orders were tried\n", f);
+        fprintf(f, "simulated from %s, %s\n   # plan                                                   us   gain\n",
+                *profile.device ? profile.device : "a device", *profile.model ? profile.model : "a model");
+        for (size_t i = 0; i < r.n; i++)
+            fprintf(f, "%4zu %-48s %10.1f  %.3fx\n", i + 1, r.list[i].how, r.list[i].us, sequential / r.list[i].us);
+        if (r.n == 1) fputs("no plan is faster than the sequential one\n", f);
+        if (r.cut_short) fputs("not all was tried\n", f);
+    }
     for (size_t i = 0; s == WEFT_OK && p->plan && i < r.n && i < (p->keep ? p->keep : 1); i++) {
         char path[4096];
         int n = i ? snprintf(path, sizeof path, "%s.%zu", p->plan, i + 1) : snprintf(path, sizeof path, "%s", p->plan);

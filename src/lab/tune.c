@@ -369,40 +369,6 @@ static weft_status tune_shape(tuner *t, const job *j, bool *done)
 
 /* ---- the file ------------------------------------------------------------------------------------------------ */
 
-/* Shapes that the file lacks come first. */
-static void order_jobs(tuner *t, const char *path)
-{
-    wf_tuned_table kept = {0};
-    job ordered[MAX_SHAPES];
-    size_t n = 0;
-    if (access(path, F_OK) || wf_tuned_read(path, &t->dev->info, &kept) || kept.kernels != wf_tuned_kernels(t->dev))
-        wf_tuned_free(&kept);
-    for (int has = 0; has < 2; has++)
-        for (const job *j = t->jobs; j < t->jobs + t->n_jobs; j++) {
-            wf_tuned_row row = row_of(&j->shape);
-            if (wf_tuned_has(&kept, &row) == has) ordered[n++] = *j;
-        }
-    memcpy(t->jobs, ordered, n * sizeof *ordered);
-    wf_tuned_free(&kept);
-}
-
-/* Keeps rows of other shapes. */
-static weft_status merge_and_write(tuner *t, const char *path)
-{
-    /* single shapes are not a whole step */
-    uint32_t batch = t->p->model && t->at == t->n_jobs ? wf_dense_batch(&t->steps) : 0;
-    wf_tuned_table all = {0};
-    weft_status s = WEFT_OK;
-    wf_kept_choices(t->dev, path, &all);
-    if (batch) all.dense_batch = batch;
-    for (size_t i = 0; !s && i < t->table.n; i++) s = wf_tuned_put(&all, &t->table.rows[i]);
-    if (!s && !is_stopped(t)) s = wf_keep_ceilings(t->dev, &all, NULL);
-    if (!s) s = wf_tuned_write(path, &t->dev->info, &all);
-    if (t->p->dense_batch) *t->p->dense_batch = batch;
-    wf_tuned_free(&all);
-    return s;
-}
-
 static weft_status tune_device(tuner *t, char *path, size_t cap)
 {
     const struct weft_tune_params *p = t->p;
@@ -415,7 +381,19 @@ static weft_status tune_device(tuner *t, char *path, size_t cap)
     WF_TRY(wf_keep_path(t->dev, p->path, path, cap));
     WF_TRY(wf_tuned_may_write(path)); /* fail before minutes of measuring, not after */
     WF_TRY(wf_queue_create(t->dev, &t->q));
-    order_jobs(t, path);
+    /* Shapes that the file lacks come first. */
+    wf_tuned_table kept = {0};
+    job ordered[MAX_SHAPES];
+    size_t n = 0;
+    if (access(path, F_OK) || wf_tuned_read(path, &t->dev->info, &kept) || kept.kernels != wf_tuned_kernels(t->dev))
+        wf_tuned_free(&kept);
+    for (int has = 0; has < 2; has++)
+        for (const job *j = t->jobs; j < t->jobs + t->n_jobs; j++) {
+            wf_tuned_row row = row_of(&j->shape);
+            if (wf_tuned_has(&kept, &row) == has) ordered[n++] = *j;
+        }
+    memcpy(t->jobs, ordered, n * sizeof *ordered);
+    wf_tuned_free(&kept);
     bool done = true;
     t->end_ns = p->seconds ? wf_now_ns() + p->seconds * 1000000000ull : 0;
     for (t->at = 0; t->at < t->n_jobs; t->at++) {
@@ -424,7 +402,19 @@ static weft_status tune_device(tuner *t, char *path, size_t cap)
         if (!done) break;
     }
     if (p->left) *p->left = t->n_jobs - t->at;
-    return merge_and_write(t, path);
+    /* Keeps rows of other shapes. */
+    /* single shapes are not a whole step */
+    uint32_t batch = t->p->model && t->at == t->n_jobs ? wf_dense_batch(&t->steps) : 0;
+    wf_tuned_table all = {0};
+    weft_status s = WEFT_OK;
+    wf_kept_choices(t->dev, path, &all);
+    if (batch) all.dense_batch = batch;
+    for (size_t i = 0; !s && i < t->table.n; i++) s = wf_tuned_put(&all, &t->table.rows[i]);
+    if (!s && !is_stopped(t)) s = wf_keep_ceilings(t->dev, &all, NULL);
+    if (!s) s = wf_tuned_write(path, &t->dev->info, &all);
+    if (t->p->dense_batch) *t->p->dense_batch = batch;
+    wf_tuned_free(&all);
+    return s;
 }
 
 weft_status weft_tune(const struct weft_tune_params *p, char *path, size_t cap)

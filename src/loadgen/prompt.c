@@ -19,25 +19,19 @@ const char *const wf_prompt_words[WF_PROMPT_WORDS] = {
 
 /* ---- datasets ----------------------------------------------------------------------------- */
 
-/* --dataset-name sharegpt accepts a CSV trace or ShareGPT's JSON, which begins with a bracket. */
-static weft_status is_json(const char *path, bool *out)
-{
-    int c;
-    WF_TRY(wf_need_regular(path)); /* a pipe cannot be read twice */
-    FILE *f = fopen(path, "r");
-    if (!f) return wf_fail(WEFT_ERR_IO, "cannot open %s: check --dataset-path", path);
-    do c = getc(f);
-    while (c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == 0xEF || c == 0xBB || c == 0xBF);
-    fclose(f);
-    *out = c == '[';
-    return WEFT_OK;
-}
-
 static weft_status read_sharegpt(wf_target *t, size_t n, wf_request_specs *out)
 {
     const wf_client_params *p = t->p;
     bool json = false;
-    WF_TRY(is_json(p->dataset_path, &json));
+    /* --dataset-name sharegpt accepts a CSV trace or ShareGPT's JSON, which begins with a bracket. */
+    int c;
+    WF_TRY(wf_need_regular(p->dataset_path)); /* a pipe cannot be read twice */
+    FILE *f = fopen(p->dataset_path, "r");
+    if (!f) return wf_fail(WEFT_ERR_IO, "cannot open %s: check --dataset-path", p->dataset_path);
+    do c = getc(f);
+    while (c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == 0xEF || c == 0xBB || c == 0xBF);
+    fclose(f);
+    json = c == '[';
     if (json) return wf_sharegpt_read(p->dataset_path, n, p->text_out, p->seed, wf_target_count, t, out);
     WF_TRY(wf_trace_read(p->dataset_path, out));
     out->n = WF_MIN(out->n, n);

@@ -36,24 +36,6 @@ typedef struct replay {
 
 /* ---- the engine's thread ------------------------------------------------------------------- */
 
-static void on_done(slot *s, const struct weft_event *ev, uint64_t now)
-{
-    replay *r = s->replay;
-    s->result->n_in = ev->n_prompt;
-    s->result->n_out = ev->n_generated;
-    s->result->ok = ev->status == WEFT_OK;
-    if (!s->result->first_ns) s->result->first_ns = s->result->last_ns = now; /* prefill only */
-    pthread_mutex_lock(&r->lock);
-    s->ended_ns = now;
-    if (ev->status && !r->status) {
-        r->status = ev->status;
-        wf_copy(r->message, sizeof r->message, ev->message);
-    }
-    r->ended[r->n_ended++] = s;
-    pthread_cond_signal(&r->wake);
-    pthread_mutex_unlock(&r->lock);
-}
-
 static void on_event(void *user, const struct weft_event *ev)
 {
     slot *s = user;
@@ -62,7 +44,22 @@ static void on_event(void *user, const struct weft_event *ev)
         wf_request_result_token(s->result, now);
         if (s->ids) s->ids[s->n_ids++] = ev->id;
     }
-    if (ev->kind == WEFT_EVENT_DONE) on_done(s, ev, now);
+    if (ev->kind == WEFT_EVENT_DONE) {
+        replay *r = s->replay;
+        s->result->n_in = ev->n_prompt;
+        s->result->n_out = ev->n_generated;
+        s->result->ok = ev->status == WEFT_OK;
+        if (!s->result->first_ns) s->result->first_ns = s->result->last_ns = now; /* prefill only */
+        pthread_mutex_lock(&r->lock);
+        s->ended_ns = now;
+        if (ev->status && !r->status) {
+            r->status = ev->status;
+            wf_copy(r->message, sizeof r->message, ev->message);
+        }
+        r->ended[r->n_ended++] = s;
+        pthread_cond_signal(&r->wake);
+        pthread_mutex_unlock(&r->lock);
+    }
 }
 
 /* ---- submitting thread --------------------------------------------------------------------- */
@@ -125,19 +122,6 @@ static bool is_due(replay *r)
     return !r->p->window || r->next - r->n_freed < r->p->window;
 }
 
-/* Sleeps until a request ends, the next one arrives, or LOOK_NS have passed. */
-static void wait_a_little(replay *r)
-{
-    uint64_t until = wf_now_ns() + LOOK_NS;
-    const slot *before = r->next < r->p->n ? round_before(r, r->next) : NULL;
-    if (before) until = WF_MIN(until, goes_on_ns(r, before));
-    else if (r->p->at && r->next < r->p->n) until = WF_MIN(until, arrival_ns(r, r->next));
-    struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
-    pthread_mutex_lock(&r->lock);
-    if (r->n_ended == r->n_freed) pthread_cond_timedwait(&r->wake, &r->lock, &t);
-    pthread_mutex_unlock(&r->lock);
-}
-
 /* Frees ended requests, so that memory does not grow during a long run. */
 static weft_status collect(replay *r)
 {
@@ -177,26 +161,31 @@ static void on_gate(void *user, const struct weft_event *ev)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* A prompt of one token runs before, and its end submits the others. */
-static weft_status pass_gate(replay *r)
-{
-    struct weft_request *gate = NULL;
-    struct weft_request_params rp = {
-        .tokens = r->prompt, .n_tokens = 1, .prefill_only = true, .on_event = on_gate, .user = r};
-    WF_TRY(weft_submit(r->e, &rp, &gate));
-    weft_wait(gate, 0);
-    weft_request_free(gate); /* waits for the callback */
-    return collect(r);
-}
-
 /* ---- the run ----------------------------------------------------------------------------------- */
 
 static weft_status feed(replay *r)
 {
-    if (r->p->together) WF_TRY(pass_gate(r));
+    if (r->p->together) {
+        /* A prompt of one token runs before, and its end submits the others. */
+        struct weft_request *gate = NULL;
+        struct weft_request_params rp = {
+            .tokens = r->prompt, .n_tokens = 1, .prefill_only = true, .on_event = on_gate, .user = r};
+        WF_TRY(weft_submit(r->e, &rp, &gate));
+        weft_wait(gate, 0);
+        weft_request_free(gate); /* waits for the callback */
+        WF_TRY(collect(r));
+    }
     while (r->n_freed < r->p->n) {
         WF_TRY(submit_due(r));
-        wait_a_little(r);
+        /* Sleeps until a request ends, the next one arrives, or LOOK_NS have passed. */
+        uint64_t until = wf_now_ns() + LOOK_NS;
+        const slot *before = r->next < r->p->n ? round_before(r, r->next) : NULL;
+        if (before) until = WF_MIN(until, goes_on_ns(r, before));
+        else if (r->p->at && r->next < r->p->n) until = WF_MIN(until, arrival_ns(r, r->next));
+        struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+        pthread_mutex_lock(&r->lock);
+        if (r->n_ended == r->n_freed) pthread_cond_timedwait(&r->wake, &r->lock, &t);
+        pthread_mutex_unlock(&r->lock);
         WF_TRY(collect(r));
         if (r->p->on_progress) r->p->on_progress(r->p->user, r->n_freed);
         if (r->p->stop && r->p->stop()) return WEFT_OK;
@@ -225,20 +214,15 @@ static weft_status prepare(replay *r, wf_request_result *results)
     return WEFT_OK;
 }
 
-static void init_lock(replay *r)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->wake, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
 weft_status wf_replay(struct weft_engine *e, const wf_replay_params *p, wf_request_result *results, double *seconds)
 {
     replay r = {.e = e, .p = p};
-    init_lock(&r);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&r.lock, NULL);
+    pthread_cond_init(&r.wake, &attr);
+    pthread_condattr_destroy(&attr);
     weft_status s = prepare(&r, results);
     r.start_ns = wf_now_ns();
     if (!s) s = feed(&r);

@@ -34,19 +34,6 @@ static void metric(const wf_client_params *p, const wf_series *s, const wf_metri
     }
 }
 
-static void print_rates(const wf_client_params *p, const wf_load_stats *s)
-{
-    double t = s->seconds > 0 ? s->seconds : 1e-9;
-    bool limits = false;
-    for (int m = 0; m < WF_N_METRICS; m++) limits |= p->limit_ms[m] > 0;
-    real("Request throughput (req/s):", (double)s->completed / t);
-    if (limits) real("Request goodput (req/s):", (double)s->good / t);
-    real("Output token throughput (tok/s):", (double)s->n_out / t);
-    real("Peak output token throughput (tok/s):", s->peak_out);
-    real("Peak concurrent requests:", (double)s->peak_requests);
-    real("Total token throughput (tok/s):", (double)(s->n_in + s->n_out) / t);
-}
-
 void wf_report_print(const wf_client_params *p, const wf_load_stats *s)
 {
     centred(" Serving Benchmark Result ", '=');
@@ -57,7 +44,15 @@ void wf_report_print(const wf_client_params *p, const wf_load_stats *s)
     real("Benchmark duration (s):", s->seconds);
     whole("Total input tokens:", s->n_in);
     whole("Total generated tokens:", s->n_out);
-    print_rates(p, s);
+    double t = s->seconds > 0 ? s->seconds : 1e-9;
+    bool limits = false;
+    for (int m = 0; m < WF_N_METRICS; m++) limits |= p->limit_ms[m] > 0;
+    real("Request throughput (req/s):", (double)s->completed / t);
+    if (limits) real("Request goodput (req/s):", (double)s->good / t);
+    real("Output token throughput (tok/s):", (double)s->n_out / t);
+    real("Peak output token throughput (tok/s):", s->peak_out);
+    real("Peak concurrent requests:", (double)s->peak_requests);
+    real("Total token throughput (tok/s):", (double)(s->n_in + s->n_out) / t);
     for (int m = 0; m < WF_N_METRICS; m++) metric(p, &s->metric[m], &wf_metric_names[m]);
     centred("", '=');
 }

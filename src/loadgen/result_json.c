@@ -19,20 +19,6 @@ static void date_now(char *buf, size_t cap)
     strftime(buf, cap, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
 }
 
-static void put_setup(wf_text *o, const wf_target *t, const char *date)
-{
-    const wf_client_params *p = t->p;
-    wf_json_print(o,
-                  "{\n  'date': %s,\n  'endpoint_type': %s,\n  'backend': %s,\n  'label': %s,\n  'model_id': %s,\n  "
-                  "'tokenizer_id': %s,\n  'num_prompts': %u,\n",
-                  date, p->backend, p->backend, p->label, t->model, t->model, p->n);
-    if (isfinite(p->rate)) wf_json_print(o, "  'request_rate': %.9g,\n", p->rate);
-    else wf_json_print(o, "  'request_rate': 'inf',\n");
-    wf_json_print(o, "  'burstiness': %.9g,\n", (double)p->burstiness);
-    if (p->max_concurrency) wf_json_print(o, "  'max_concurrency': %u", p->max_concurrency);
-    else wf_json_print(o, "  'max_concurrency': null");
-}
-
 static void put_totals(wf_text *o, const wf_load_stats *s)
 {
     double t = s->seconds > 0 ? s->seconds : 1e-9;
@@ -144,7 +130,16 @@ weft_status wf_result_json_save(const wf_target *t, const wf_load_run *r, const 
     char date[40];
     wf_text o = {0};
     date_now(date, sizeof date);
-    put_setup(&o, t, date);
+    const wf_client_params *p = t->p;
+    wf_json_print(&o,
+                  "{\n  'date': %s,\n  'endpoint_type': %s,\n  'backend': %s,\n  'label': %s,\n  'model_id': %s,\n  "
+                  "'tokenizer_id': %s,\n  'num_prompts': %u,\n",
+                  date, p->backend, p->backend, p->label, t->model, t->model, p->n);
+    if (isfinite(p->rate)) wf_json_print(&o, "  'request_rate': %.9g,\n", p->rate);
+    else wf_json_print(&o, "  'request_rate': 'inf',\n");
+    wf_json_print(&o, "  'burstiness': %.9g,\n", (double)p->burstiness);
+    if (p->max_concurrency) wf_json_print(&o, "  'max_concurrency': %u", p->max_concurrency);
+    else wf_json_print(&o, "  'max_concurrency': null");
     put_totals(&o, s);
     for (int m = 0; m < WF_N_METRICS; m++) put_metric(&o, t->p, &s->metric[m], wf_metric_names[m].key);
     if (t->p->save_detailed) put_details(&o, r);

@@ -71,40 +71,9 @@ static void end(drive *d, wf_transaction *x, CURLcode result)
     x->body = NULL;
 }
 
-static void begin(drive *d, wf_transaction *x)
-{
-    CURL *c = curl_easy_init();
-    x->result->start_ns = wf_now_ns();
-    if (!c) {
-        end(d, x, CURLE_OUT_OF_MEMORY);
-        return;
-    }
-    wf_target_setup(d->t, c, d->t->url);
-    curl_easy_setopt(c, CURLOPT_POSTFIELDS, x->body);
-    curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(x->body));
-    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->curl_error);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, wf_transaction_read);
-    curl_easy_setopt(c, CURLOPT_WRITEDATA, x);
-    curl_easy_setopt(c, CURLOPT_PRIVATE, x);
-    x->curl = c;
-    d->active++;
-    if (curl_multi_add_handle(d->multi, c)) end(d, x, CURLE_FAILED_INIT);
-}
-
 static double now_s(const drive *d) { return (double)(wf_now_ns() - d->start_ns) * 1e-9; }
 
 /* ---- running ------------------------------------------------------------------------------ */
-
-static void end_finished(drive *d)
-{
-    int left;
-    for (CURLMsg *m; (m = curl_multi_info_read(d->multi, &left));) {
-        wf_transaction *x = NULL;
-        if (m->msg != CURLMSG_DONE) continue;
-        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &x);
-        end(d, x, m->data.result); /* m is freed with its handle */
-    }
-}
 
 /* Milliseconds until the next request is due. */
 static int patience(const drive *d)
@@ -118,10 +87,33 @@ static weft_status go(drive *d)
 {
     int running;
     while (d->r->n_ended < d->r->n && !(d->t->p->stop && d->t->p->stop())) {
-        for (int k = 0; k < BURST && d->next < d->r->n && d->active < d->most && d->r->at[d->next] <= now_s(d); k++)
-            begin(d, &d->r->x[d->next++]);
+        for (int k = 0; k < BURST && d->next < d->r->n && d->active < d->most && d->r->at[d->next] <= now_s(d); k++) {
+            wf_transaction *x = &d->r->x[d->next++];
+            CURL *c = curl_easy_init();
+            x->result->start_ns = wf_now_ns();
+            if (!c) {
+                end(d, x, CURLE_OUT_OF_MEMORY);
+                continue;
+            }
+            wf_target_setup(d->t, c, d->t->url);
+            curl_easy_setopt(c, CURLOPT_POSTFIELDS, x->body);
+            curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(x->body));
+            curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->curl_error);
+            curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, wf_transaction_read);
+            curl_easy_setopt(c, CURLOPT_WRITEDATA, x);
+            curl_easy_setopt(c, CURLOPT_PRIVATE, x);
+            x->curl = c;
+            d->active++;
+            if (curl_multi_add_handle(d->multi, c)) end(d, x, CURLE_FAILED_INIT);
+        }
         CURLMcode rc = curl_multi_perform(d->multi, &running);
-        end_finished(d);
+        int left;
+        for (CURLMsg *m; (m = curl_multi_info_read(d->multi, &left));) {
+            wf_transaction *x = NULL;
+            if (m->msg != CURLMSG_DONE) continue;
+            curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &x);
+            end(d, x, m->data.result); /* m is freed with its handle */
+        }
         if (d->refused) return wf_target_refused(d->t, d->t->url, d->status, d->refused->error);
         if (!rc && d->r->n_ended < d->r->n) rc = curl_multi_poll(d->multi, NULL, 0, patience(d), NULL);
         if (rc) return wf_fail(WEFT_ERR_INTERNAL, "libcurl: %s", curl_multi_strerror(rc));

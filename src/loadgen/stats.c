@@ -67,17 +67,6 @@ double wf_percentile(const wf_series *s, double percent)
     return s->v[low] + (at - (double)low) * (s->v[high] - s->v[low]);
 }
 
-/* v and n are filled, v in any order. */
-static void finish_series(wf_series *s)
-{
-    double sum = 0, squares = 0;
-    if (s->n) qsort(s->v, s->n, sizeof *s->v, by_size);
-    for (size_t i = 0; i < s->n; i++) sum += s->v[i];
-    s->mean = s->n ? sum / (double)s->n : 0;
-    for (size_t i = 0; i < s->n; i++) squares += (s->v[i] - s->mean) * (s->v[i] - s->mean);
-    s->stddev = s->n ? sqrt(squares / (double)s->n) : 0;
-}
-
 static weft_status fill(const wf_request_result *a, size_t n, enum wf_metric m, wf_series *s)
 {
     size_t most = n;
@@ -88,7 +77,13 @@ static weft_status fill(const wf_request_result *a, size_t n, enum wf_metric m, 
         for (size_t g = 0; m == WF_ITL && g < a[i].n_gaps; g++) s->v[s->n++] = a[i].gaps[g] * 1e3;
         if (m != WF_ITL) s->n += value_of(&a[i], m, &s->v[s->n]);
     }
-    finish_series(s);
+    /* v and n are filled, v in any order. */
+    double sum = 0, squares = 0;
+    if (s->n) qsort(s->v, s->n, sizeof *s->v, by_size);
+    for (size_t i = 0; i < s->n; i++) sum += s->v[i];
+    s->mean = s->n ? sum / (double)s->n : 0;
+    for (size_t i = 0; i < s->n; i++) squares += (s->v[i] - s->mean) * (s->v[i] - s->mean);
+    s->stddev = s->n ? sqrt(squares / (double)s->n) : 0;
     return WEFT_OK;
 }
 
@@ -102,17 +97,6 @@ static bool is_good(const wf_request_result *a, const double limit_ms[WF_N_METRI
         if (limit_ms[m] > 0 && value_of(a, m, &v) && v > limit_ms[m]) return false;
     }
     return true;
-}
-
-static void count(const wf_request_result *a, size_t n, const double limit_ms[WF_N_METRICS], wf_load_stats *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        *(a[i].ok ? &out->completed : &out->failed) += 1;
-        if (!a[i].ok) continue;
-        out->good += is_good(&a[i], limit_ms);
-        out->n_in += a[i].n_in;
-        out->n_out += a[i].n_out;
-    }
 }
 
 /* A change in the number of running requests: +1 at a start, -1 at an end. */
@@ -174,7 +158,13 @@ weft_status wf_load_stats_make(const wf_request_result *a, size_t n, double seco
                                const double limit_ms[WF_N_METRICS], wf_load_stats *out)
 {
     *out = (wf_load_stats){.seconds = seconds};
-    count(a, n, limit_ms, out);
+    for (size_t i = 0; i < n; i++) {
+        *(a[i].ok ? &out->completed : &out->failed) += 1;
+        if (!a[i].ok) continue;
+        out->good += is_good(&a[i], limit_ms);
+        out->n_in += a[i].n_in;
+        out->n_out += a[i].n_out;
+    }
     weft_status s = find_peak_requests(a, n, &out->peak_requests);
     if (!s) s = find_peak_out(a, n, seconds, &out->peak_out);
     if (seconds > 0)

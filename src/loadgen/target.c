@@ -162,15 +162,6 @@ static bool add_header(wf_target *t, const char *name, const char *value)
     return more != NULL;
 }
 
-static weft_status make_headers(wf_target *t)
-{
-    bool ok = add_header(t, "Content-Type: application/json", "") &&
-              add_header(t, "Expect:", ""); /* do not wait for 100 Continue */
-    if (ok && t->p->key) ok = add_header(t, "Authorization: Bearer ", t->p->key);
-    for (size_t i = 0; i < t->p->n_headers && ok; i++) ok = add_header(t, t->p->headers[i], "");
-    return ok ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of memory for headers");
-}
-
 static weft_status read_extra(wf_target *t)
 {
     wf_json_error e;
@@ -209,7 +200,11 @@ weft_status wf_target_open(const wf_client_params *p, wf_target *t)
     *t = (wf_target){.p = p};
     if (!(t->url = join_url(p->base_url, p->endpoint))) return WEFT_ERR_NOMEM;
     WF_TRY(read_extra(t));
-    WF_TRY(make_headers(t));
+    bool ok = add_header(t, "Content-Type: application/json", "") &&
+              add_header(t, "Expect:", ""); /* do not wait for 100 Continue */
+    if (ok && t->p->key) ok = add_header(t, "Authorization: Bearer ", t->p->key);
+    for (size_t i = 0; i < t->p->n_headers && ok; i++) ok = add_header(t, t->p->headers[i], "");
+    WF_TRY(ok ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of memory for headers"));
     WF_TRY(find_model(t));
     bool ids = p->dataset != WF_DATASET_CUSTOM && p->prompts != WF_PROMPTS_WORDS && !p->chat;
     if (ids) return find_ids(t);

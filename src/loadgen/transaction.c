@@ -104,39 +104,31 @@ size_t wf_transaction_read(char *bytes, size_t size, size_t n, void *user)
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
-static void fail_status(wf_transaction *x, long status)
-{
-    wf_json *body = wf_json_read(x->head, x->n_head, NULL, NULL);
-    const wf_json *error = wf_json_get(body, "error");
-    const char *text = wf_json_text(wf_json_is(error, WF_JSON_STRING) ? error : wf_json_get(error, "message"));
-    if (!text) text = wf_json_text(wf_json_get(body, "message"));
-    if (text) wf_transaction_fail(x, "HTTP %ld: %.300s", status, text);
-    else wf_transaction_fail(x, "HTTP %ld: %.300s", status, x->n_head ? x->head : "empty response");
-    wf_json_free(body);
-}
-
-static void check_whole(wf_transaction *x, CURLcode rc, long status)
-{
-    if (x->error) return;
-    bool whole = x->done || (x->finished && !rc);
-    const char *why = x->curl_error;
-    if (rc == CURLE_COULDNT_CONNECT || !*why) why = curl_easy_strerror(rc);
-    /* libcurl's message has a time that differs for every request. */
-    if (rc == CURLE_OPERATION_TIMEDOUT) why = "the response was not complete in time (--request-timeout)";
-    if (status && status != 200) fail_status(x, status);
-    else if (!whole && rc) wf_transaction_fail(x, "%s", why);
-    else if (!x->sse.n_events)
-        wf_transaction_fail(x, "the response is not an event stream: %.100s", x->n_head ? x->head : "(empty)");
-    else if (!whole) wf_transaction_fail(x, "the stream ended before the response was complete");
-    else if (!x->n_chunks || !x->completion_tokens) wf_transaction_fail(x, "the response contains no token");
-}
-
 static uint32_t told(int64_t n, uint32_t otherwise) { return n >= 0 && n <= UINT32_MAX ? (uint32_t)n : otherwise; }
 
 void wf_transaction_end(wf_transaction *x, CURLcode rc, long status)
 {
     x->ended = true;
-    check_whole(x, rc, status);
+    if (!x->error) {
+        bool whole = x->done || (x->finished && !rc);
+        const char *why = x->curl_error;
+        if (rc == CURLE_COULDNT_CONNECT || !*why) why = curl_easy_strerror(rc);
+        /* libcurl's message has a time that differs for every request. */
+        if (rc == CURLE_OPERATION_TIMEDOUT) why = "the response was not complete in time (--request-timeout)";
+        if (status && status != 200) {
+            wf_json *body = wf_json_read(x->head, x->n_head, NULL, NULL);
+            const wf_json *error = wf_json_get(body, "error");
+            const char *text = wf_json_text(wf_json_is(error, WF_JSON_STRING) ? error : wf_json_get(error, "message"));
+            if (!text) text = wf_json_text(wf_json_get(body, "message"));
+            if (text) wf_transaction_fail(x, "HTTP %ld: %.300s", status, text);
+            else wf_transaction_fail(x, "HTTP %ld: %.300s", status, x->n_head ? x->head : "empty response");
+            wf_json_free(body);
+        } else if (!whole && rc) wf_transaction_fail(x, "%s", why);
+        else if (!x->sse.n_events)
+            wf_transaction_fail(x, "the response is not an event stream: %.100s", x->n_head ? x->head : "(empty)");
+        else if (!whole) wf_transaction_fail(x, "the stream ended before the response was complete");
+        else if (!x->n_chunks || !x->completion_tokens) wf_transaction_fail(x, "the response contains no token");
+    }
     x->result->ok = !x->error;
     x->result->n_in = told(x->prompt_tokens, x->spec->n_in);
     x->result->n_out = told(x->completion_tokens, x->n_chunks);

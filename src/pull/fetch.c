@@ -250,17 +250,6 @@ static weft_status on_data(void *user, const char *bytes, size_t n)
 
 /* ---- tries --------------------------------------------------------------------------------------- */
 
-/* 416: there is nothing behind what is there, which is right if that is all. */
-static weft_status nothing_behind(fetch *t)
-{
-    bool all = t->r.has_range && t->r.range_total == t->have;
-    if (all) t->known = true, t->total = t->have;
-    if (all) return count_sum(t);
-    t->r.again = true;
-    WF_TRY(restart_file(t, "the file has changed at the server"));
-    return wf_fail(WEFT_ERR_IO, "%s: the file has changed at the server", t->f->name);
-}
-
 static weft_status try_once(fetch *t)
 {
     bool strong = *t->etag == '"';
@@ -272,7 +261,15 @@ static weft_status try_once(fetch *t)
                     .user = t};
     weft_status s = wf_http_get(t->h, &q, &t->r);
     wf_progress_hide(&t->bar);
-    if (!s && t->r.status == 416) return nothing_behind(t);
+    if (!s && t->r.status == 416) {
+        /* 416: there is nothing behind what is there, which is right if that is all. */
+        bool all = t->r.has_range && t->r.range_total == t->have;
+        if (all) t->known = true, t->total = t->have;
+        if (all) return count_sum(t);
+        t->r.again = true;
+        WF_TRY(restart_file(t, "the file has changed at the server"));
+        return wf_fail(WEFT_ERR_IO, "%s: the file has changed at the server", t->f->name);
+    }
     if (s || !t->known || t->have == t->total) return s;
     t->r.again = true;
     return wf_fail(WEFT_ERR_IO, "the server has broken off");

@@ -22,24 +22,19 @@ static const char *variable_of(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Where the hub's own tools keep it. */
-static void token_path(char *path, size_t cap)
-{
-    const char *own = variable_of("HF_TOKEN_PATH"), *home = variable_of("HF_HOME"),
-               *cache = variable_of("XDG_CACHE_HOME"), *user = variable_of("HOME");
-    if (own) wf_copy(path, cap, own);
-    else if (home) snprintf(path, cap, "%s/token", home);
-    else if (cache) snprintf(path, cap, "%s/huggingface/token", cache);
-    else snprintf(path, cap, "%s/.cache/huggingface/token", user ? user : "");
-}
-
 static char *read_token(void)
 {
     char path[PATH_MAX], *text = NULL;
     size_t len;
     const char *value = variable_of("HF_TOKEN");
     if (value) return wf_strdup(value);
-    token_path(path, sizeof path);
+    /* Where the hub's own tools keep it. */
+    const char *own = variable_of("HF_TOKEN_PATH"), *home = variable_of("HF_HOME"),
+               *cache = variable_of("XDG_CACHE_HOME"), *user = variable_of("HOME");
+    if (own) wf_copy(path, sizeof path, own);
+    else if (home) snprintf(path, sizeof path, "%s/token", home);
+    else if (cache) snprintf(path, sizeof path, "%s/huggingface/token", cache);
+    else snprintf(path, sizeof path, "%s/.cache/huggingface/token", user ? user : "");
     FILE *f = fopen(path, "re");
     if (!f) return NULL;
     weft_status s = wf_read_fd(fileno(f), path, MAX_TOKEN, &text, &len);
@@ -206,29 +201,6 @@ static int on_time(void *user, curl_off_t a, curl_off_t bytes, curl_off_t c, cur
     return p->silent || wf_http_stopped(p->h);
 }
 
-static void set_up(hop *p, const char *url, const char *protocols)
-{
-    CURL *c = p->h->curl;
-    const char *ca = variable_of("CURL_CA_BUNDLE"); /* as curl itself takes it; the library does not */
-    if (!ca) ca = variable_of("SSL_CERT_FILE");
-    curl_easy_reset(c); /* connections are kept */
-    curl_easy_setopt(c, CURLOPT_URL, url);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, protocols);
-    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "weft/" WF_VERSION);
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, p->error);
-    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(c, CURLOPT_HEADERDATA, p);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_bytes);
-    curl_easy_setopt(c, CURLOPT_WRITEDATA, p);
-    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_time);
-    curl_easy_setopt(c, CURLOPT_XFERINFODATA, p);
-    curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-    if (ca) curl_easy_setopt(c, CURLOPT_CAINFO, ca);
-    if (p->q->head) curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
-}
-
 static bool add_line(struct curl_slist **list, const char *name, const char *value)
 {
     char line[MAX_TOKEN + 64];
@@ -238,40 +210,11 @@ static bool add_line(struct curl_slist **list, const char *name, const char *val
     return longer;
 }
 
-static bool add_lines(hop *p, const char *url, struct curl_slist **list)
-{
-    char range[48];
-    bool ok = true, hub = is_same_origin(url, p->h->endpoint);
-    snprintf(range, sizeof range, "bytes=%llu-", (unsigned long long)p->q->from);
-    if (p->h->token && hub) {
-        char value[MAX_TOKEN + 16];
-        snprintf(value, sizeof value, "Bearer %s", p->h->token);
-        ok = add_line(list, "Authorization", value);
-    }
-    if (ok && p->q->from) ok = add_line(list, "Range", range);
-    if (ok && p->q->from && p->q->if_range) ok = add_line(list, "If-Range", p->q->if_range);
-    return ok;
-}
-
 /* ---- what went wrong ---------------------------------------------------------------------------- */
 
 static const char *host_of(const char *url, char *buf, size_t cap)
 {
     return origin_of(url, buf, cap) ? buf : "the server";
-}
-
-static weft_status lost_connection(hop *p, CURLcode rc, const char *url)
-{
-    static const CURLcode final[] = {
-        CURLE_URL_MALFORMAT,      CURLE_UNSUPPORTED_PROTOCOL, CURLE_PEER_FAILED_VERIFICATION,
-        CURLE_SSL_CACERT_BADFILE, CURLE_TOO_MANY_REDIRECTS,   CURLE_OUT_OF_MEMORY};
-    char host[512];
-    p->r->again = true;
-    for (size_t i = 0; i < WF_LEN(final); i++)
-        if (rc == final[i]) p->r->again = false;
-    host_of(url, host, sizeof host);
-    if (p->silent) return wf_fail(WEFT_ERR_IO, "%s has sent nothing for %u s", host, p->h->p->stall_s);
-    return wf_fail(WEFT_ERR_IO, "cannot fetch from %s: %s", host, *p->error ? p->error : curl_easy_strerror(rc));
 }
 
 static weft_status refused_reply(hop *p, const char *url)
@@ -299,7 +242,18 @@ static weft_status result_of(hop *p, CURLcode rc, const char *url)
     if (wf_http_stopped(p->h)) return wf_fail(WEFT_ERR_CANCELLED, "stopped");
     if (!rc) begin_reply(p); /* a reply without a body */
     if (p->failed) return p->failed;
-    if (rc) return lost_connection(p, rc, url);
+    if (rc) {
+        static const CURLcode final[] = {
+            CURLE_URL_MALFORMAT,      CURLE_UNSUPPORTED_PROTOCOL, CURLE_PEER_FAILED_VERIFICATION,
+            CURLE_SSL_CACERT_BADFILE, CURLE_TOO_MANY_REDIRECTS,   CURLE_OUT_OF_MEMORY};
+        char host[512];
+        p->r->again = true;
+        for (size_t i = 0; i < WF_LEN(final); i++)
+            if (rc == final[i]) p->r->again = false;
+        host_of(url, host, sizeof host);
+        if (p->silent) return wf_fail(WEFT_ERR_IO, "%s has sent nothing for %u s", host, p->h->p->stall_s);
+        return wf_fail(WEFT_ERR_IO, "cannot fetch from %s: %s", host, *p->error ? p->error : curl_easy_strerror(rc));
+    }
     if (is_good(p->r->status) || (p->r->status == 416 && p->q->from)) return WEFT_OK;
     return refused_reply(p, url);
 }
@@ -326,8 +280,35 @@ static weft_status next_hop(hop *p, const char *from, bool plain, char **next)
 static weft_status get_hop(hop *p, const char *url, bool plain, char **next)
 {
     struct curl_slist *list = NULL;
-    set_up(p, url, plain ? "http,https" : "https");
-    bool ok = add_lines(p, url, &list);
+    CURL *c = p->h->curl;
+    const char *ca = variable_of("CURL_CA_BUNDLE"); /* as curl itself takes it; the library does not */
+    if (!ca) ca = variable_of("SSL_CERT_FILE");
+    curl_easy_reset(c); /* connections are kept */
+    curl_easy_setopt(c, CURLOPT_URL, url);
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, plain ? "http,https" : "https");
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_USERAGENT, "weft/" WF_VERSION);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, p->error);
+    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(c, CURLOPT_HEADERDATA, p);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, p);
+    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_time);
+    curl_easy_setopt(c, CURLOPT_XFERINFODATA, p);
+    curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+    if (ca) curl_easy_setopt(c, CURLOPT_CAINFO, ca);
+    if (p->q->head) curl_easy_setopt(c, CURLOPT_NOBODY, 1L);
+    char range[48];
+    bool ok = true, hub = is_same_origin(url, p->h->endpoint);
+    snprintf(range, sizeof range, "bytes=%llu-", (unsigned long long)p->q->from);
+    if (p->h->token && hub) {
+        char value[MAX_TOKEN + 16];
+        snprintf(value, sizeof value, "Bearer %s", p->h->token);
+        ok = add_line(&list, "Authorization", value);
+    }
+    if (ok && p->q->from) ok = add_line(&list, "Range", range);
+    if (ok && p->q->from && p->q->if_range) ok = add_line(&list, "If-Range", p->q->if_range);
     curl_easy_setopt(p->h->curl, CURLOPT_HTTPHEADER, list);
     CURLcode rc = ok ? curl_easy_perform(p->h->curl) : CURLE_OUT_OF_MEMORY;
     curl_slist_free_all(list);

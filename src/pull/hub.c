@@ -206,23 +206,6 @@ static void say_nearest(wf_http *h, const wf_source *s, char *out, size_t cap)
     for (size_t i = 0; i < 2; i++) wf_json_free(found[i]);
 }
 
-/* The types that there are, each once. */
-static void list_types(const listing *l, char *out, size_t cap)
-{
-    size_t at = 0;
-    *out = 0;
-    for (size_t i = 0; i < l->n && at < cap; i++) {
-        size_t len, other;
-        const char *type = type_of(&l->v[i], &len);
-        bool seen = !len;
-        for (size_t k = 0; k < i && !seen; k++) {
-            const char *before = type_of(&l->v[k], &other);
-            seen = other == len && !strncasecmp(type, before, len);
-        }
-        if (!seen) at += (size_t)snprintf(out + at, cap - at, "%s%.*s", at ? ", " : "", (int)WF_MIN(len, 64), type);
-    }
-}
-
 static weft_status no_such(wf_http *h, const wf_source *s, const listing *l)
 {
     const char *names[256];
@@ -230,7 +213,20 @@ static weft_status no_such(wf_http *h, const wf_source *s, const listing *l)
     size_t n = 0;
     for (size_t i = 0; i < l->n && n < WF_LEN(names); i++)
         if (!*s->path || l->v[i].stem) names[n++] = *s->path ? l->v[i].path : type_of(&l->v[i], &(size_t){0});
-    list_types(l, types, sizeof types);
+    /* The types that there are, each once. */
+    size_t at = 0;
+    *types = 0;
+    for (size_t i = 0; i < l->n && at < sizeof types; i++) {
+        size_t len, other;
+        const char *type = type_of(&l->v[i], &len);
+        bool seen = !len;
+        for (size_t k = 0; k < i && !seen; k++) {
+            const char *before = type_of(&l->v[k], &other);
+            seen = other == len && !strncasecmp(type, before, len);
+        }
+        if (!seen)
+            at += (size_t)snprintf(types + at, sizeof types - at, "%s%.*s", at ? ", " : "", (int)WF_MIN(len, 64), type);
+    }
     if (*s->path)
         return h->p->nearest(nearest, sizeof nearest, "", s->path, names, n),
                wf_fail(WEFT_ERR_IO, "%s has no file %s%s", s->repo, s->path, nearest);

@@ -270,29 +270,6 @@ static void set_defaults(wf_server *s)
     DEFAULT(shutdown_timeout_s, 30);
 }
 
-/* A client that has shown nothing yet gets as long as a slow line needs for a head; what takes a minute more to arrive,
- * or to be taken, never will be. 8 MiB hold a context of a million tokens, and 32 such bodies are little beside a
- * model. Tests set others, as in WEFT_SERVE_LIMITS="read_timeout=2 max_body=1000000". */
-static void set_limits(wf_server *s)
-{
-    wf_limits *l = &s->limits;
-    const char *others = getenv("WEFT_SERVE_LIMITS");
-    const struct {
-        const char *name;
-        uint64_t *limit, value;
-    } all[] = {{"header_timeout=", &l->header_timeout_s, 10}, {"read_timeout=", &l->read_timeout_s, 60},
-               {"send_timeout=", &l->send_timeout_s, 60},     {"beat=", &l->beat_s, 5},
-               {"max_body=", &l->max_body, 8u << 20},         {"models=", &l->models, 0},
-               {"connections=", &l->connections, 4096},
-               {"bodies=", &l->bodies, 256u << 20},           {"replies=", &l->replies, 256u << 20}};
-    for (size_t i = 0; i < WF_LEN(all); i++) {
-        const char *other = others ? strstr(others, all[i].name) : NULL;
-        *all[i].limit = other ? strtoull(other + strlen(all[i].name), NULL, 10) : all[i].value;
-    }
-    s->bodies.limit = WF_MAX(l->bodies, l->max_body); /* any body that is possible fits alone */
-    s->replies.limit = l->replies;
-}
-
 /* The one of the command line. */
 static int serve_one(wf_server *s)
 {
@@ -354,7 +331,25 @@ int wf_serve(const wf_serve_params *p)
     s->p = *p;
     s->started = (int64_t)time(NULL);
     set_defaults(s);
-    set_limits(s);
+    /* A client that has shown nothing yet gets as long as a slow line needs for a head; what takes a minute more to
+     * arrive, or to be taken, never will be. 8 MiB hold a context of a million tokens, and 32 such bodies are little
+     * beside a model. Tests set others, as in WEFT_SERVE_LIMITS="read_timeout=2 max_body=1000000". */
+    wf_limits *l = &s->limits;
+    const char *others = getenv("WEFT_SERVE_LIMITS");
+    const struct {
+        const char *name;
+        uint64_t *limit, value;
+    } all[] = {{"header_timeout=", &l->header_timeout_s, 10}, {"read_timeout=", &l->read_timeout_s, 60},
+               {"send_timeout=", &l->send_timeout_s, 60},     {"beat=", &l->beat_s, 5},
+               {"max_body=", &l->max_body, 8u << 20},         {"models=", &l->models, 0},
+               {"connections=", &l->connections, 4096},
+               {"bodies=", &l->bodies, 256u << 20},           {"replies=", &l->replies, 256u << 20}};
+    for (size_t i = 0; i < WF_LEN(all); i++) {
+        const char *other = others ? strstr(others, all[i].name) : NULL;
+        *all[i].limit = other ? strtoull(other + strlen(all[i].name), NULL, 10) : all[i].value;
+    }
+    s->bodies.limit = WF_MAX(l->bodies, l->max_body); /* any body that is possible fits alone */
+    s->replies.limit = l->replies;
     pthread_mutex_init(&s->lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
     int rc = serve(s);

@@ -19,13 +19,6 @@ weft_status wf_charmap_check(const uint8_t *map, size_t n_map)
     return WEFT_OK;
 }
 
-static int digit_of(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
 weft_status wf_charmap_read(const char *base64, uint8_t **map, size_t *n_map)
 {
     size_t len = strcspn(base64, "="), n = 0;
@@ -33,7 +26,10 @@ weft_status wf_charmap_read(const char *base64, uint8_t **map, size_t *n_map)
     uint8_t *out = *map = wf_calloc(len / 4 * 3 + 4, 1);
     if (!out) return WEFT_ERR_NOMEM;
     for (size_t i = 0; i < len; i++) {
-        int d = digit_of(base64[i]);
+        char c = base64[i];
+        static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        const char *at = c ? strchr(digits, c) : NULL;
+        int d = at ? (int)(at - digits) : -1;
         bits = bits << 6 | (uint32_t)(d & 63);
         if (d < 0) len = n = 0; /* an empty one is refused */
         else if (i % 4) out[n++] = (uint8_t)(bits >> (6 - 2 * (i % 4)));

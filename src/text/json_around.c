@@ -31,31 +31,6 @@ static weft_status read_strip(const wf_json *o, bool *prefix)
         content, start, stop);
 }
 
-/* *prefix: text gets a space before the first word, which is taken away again. */
-static weft_status read_metaspace(const wf_json *o, bool *prefix)
-{
-    const char *scheme = "always", *mark = NULL;
-    bool older = true;
-    WF_TRY(wf_json_str(o, "replacement", &mark));
-    WF_TRY(wf_json_bool(o, "add_prefix_space", &older));
-    if (!older) scheme = "never";
-    WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
-    *prefix = strcmp(scheme, "never");
-    if (!wf_listed("always first never", scheme))
-        return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' of the decoder is '%.32s'", scheme);
-    return check_space(mark, " ");
-}
-
-static weft_status read_replace(const wf_json *o)
-{
-    const wf_json *pattern;
-    const char *from = NULL, *to = NULL;
-    WF_TRY(wf_json_object(o, "pattern", &pattern));
-    if (pattern) WF_TRY(wf_json_str(pattern, "String", &from));
-    WF_TRY(wf_json_str(o, "content", &to));
-    return check_space(from, to);
-}
-
 /* A decoder of bytes or of spaces, the latter with or without a space before the first word. */
 weft_status wf_json_read_decoder(wf_vocab_src *src, const wf_json *o)
 {
@@ -73,9 +48,28 @@ weft_status wf_json_read_decoder(wf_vocab_src *src, const wf_json *o)
     WF_TRY(wf_step_fields_known(o, type));
     WF_JSON_EACH(one, list) WF_TRY(wf_json_read_decoder(src, one));
     src->json->byte_level |= !strcmp(type, "ByteLevel");
-    if (!strcmp(type, "Replace")) WF_TRY(read_replace(o));
+    if (!strcmp(type, "Replace")) {
+        const wf_json *pattern;
+        const char *from = NULL, *to = NULL;
+        WF_TRY(wf_json_object(o, "pattern", &pattern));
+        if (pattern) WF_TRY(wf_json_str(pattern, "String", &from));
+        WF_TRY(wf_json_str(o, "content", &to));
+        WF_TRY(check_space(from, to));
+    }
     if (!strcmp(type, "Strip")) WF_TRY(read_strip(o, &prefix));
-    if (!strcmp(type, "Metaspace")) WF_TRY(read_metaspace(o, &prefix));
+    if (!strcmp(type, "Metaspace")) {
+        /* With a prefix, text gets a space before the first word, which is taken away again. */
+        const char *scheme = "always", *mark = NULL;
+        bool older = true;
+        WF_TRY(wf_json_str(o, "replacement", &mark));
+        WF_TRY(wf_json_bool(o, "add_prefix_space", &older));
+        if (!older) scheme = "never";
+        WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
+        prefix = strcmp(scheme, "never");
+        if (!wf_listed("always first never", scheme))
+            return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' of the decoder is '%.32s'", scheme);
+        WF_TRY(check_space(mark, " "));
+    }
     if (prefix) src->add_space_prefix = 1;
     return WEFT_OK;
 }

@@ -83,19 +83,6 @@ static void offer(best *b, double score, size_t start, bool unknown)
     if (!b->reached || score > b->score) *b = (best){score, (uint32_t)start, true, unknown};
 }
 
-static void extend(const wf_tokenizer *t, const char *p, size_t len, size_t at, size_t char_len, best *b)
-{
-    const wf_json_model *j = t->json;
-    bool single = false;
-    wf_walk w = {0};
-    for (int32_t id; (id = wf_specials_next(&j->pieces, t->tokens, p + at, len - at, &w)) >= 0;) {
-        if (j->rules[id] & WF_RULE_ADDED) continue;
-        offer(&b[at + w.depth], b[at].score + j->scores[id], at, id == t->unk);
-        single |= w.depth == char_len;
-    }
-    if (!single) offer(&b[at + char_len], b[at].score + j->unknown_score, at, true);
-}
-
 /* The cut, from its end: `start` of each best becomes the end of its piece's successor. Unknown neighbours are one
  * piece. */
 static weft_status push_cut(const wf_tokenizer *t, const char *p, size_t len, const best *b, wf_ids *out)
@@ -125,7 +112,15 @@ static weft_status encode_unigram(const wf_tokenizer *t, const char *p, size_t l
     for (size_t at = 0, n; at < len && !s; at += n) {
         n = WF_MAX(wf_utf8_len(p + at, len - at), (size_t)1);
         s = wf_stop_asked(steps);
-        extend(t, p, len, at, n, b);
+        const wf_json_model *j = t->json;
+        bool single = false;
+        wf_walk w = {0};
+        for (int32_t id; (id = wf_specials_next(&j->pieces, t->tokens, p + at, len - at, &w)) >= 0;) {
+            if (j->rules[id] & WF_RULE_ADDED) continue;
+            offer(&b[at + w.depth], b[at].score + j->scores[id], at, id == t->unk);
+            single |= w.depth == n;
+        }
+        if (!single) offer(&b[at + n], b[at].score + j->unknown_score, at, true);
     }
     if (!s) s = push_cut(t, p, len, b, out);
     free(b);
@@ -189,9 +184,16 @@ static size_t json_piece(const wf_tokenizer *t, const wf_vocab_token *tok, char 
 
 /* ---- making -------------------------------------------------------------------------------------------- */
 
-/* Token texts as they look in normalised text. */
-static weft_status normalise_added(wf_tokenizer *t)
+static weft_status json_init(wf_tokenizer *t, const wf_vocab_src *src)
 {
+    t->json = src->json;
+    t->ignore_merges = src->ignore_merges > 0;
+    if (t->json->byte_level) wf_bpe_bytes(t);
+    for (uint32_t i = 0; i < t->n_tokens && !t->json->byte_level; i++) {
+        int b = t->tokens[i].type == WF_TOKEN_BYTE ? wf_byte_token(t->tokens[i].text, t->tokens[i].len) : -1;
+        if (b >= 0) t->byte_id[b] = (int32_t)i;
+    }
+    /* Token texts as they look in normalised text. */
     wf_json_model *j = t->json;
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n_tokens; i++)
@@ -207,19 +209,7 @@ static weft_status normalise_added(wf_tokenizer *t)
         j->normal_ids[j->n_normal] = (int32_t)i;
         j->normal_tokens[j->n_normal++] = (wf_vocab_token){.text = text, .len = (uint32_t)len, .type = WF_TOKEN_USER};
     }
-    return wf_specials_init(&j->normal, j->normal_tokens, j->n_normal, 1u << WF_TOKEN_USER, NULL);
-}
-
-static weft_status json_init(wf_tokenizer *t, const wf_vocab_src *src)
-{
-    t->json = src->json;
-    t->ignore_merges = src->ignore_merges > 0;
-    if (t->json->byte_level) wf_bpe_bytes(t);
-    for (uint32_t i = 0; i < t->n_tokens && !t->json->byte_level; i++) {
-        int b = t->tokens[i].type == WF_TOKEN_BYTE ? wf_byte_token(t->tokens[i].text, t->tokens[i].len) : -1;
-        if (b >= 0) t->byte_id[b] = (int32_t)i;
-    }
-    WF_TRY(normalise_added(t));
+    WF_TRY(wf_specials_init(&j->normal, j->normal_tokens, j->n_normal, 1u << WF_TOKEN_USER, NULL));
     if (t->json->unigram) return wf_specials_init(&t->json->pieces, t->tokens, t->n_tokens, wf_text_hf.plain, NULL);
     return t->json->inside ? WEFT_OK : wf_bpe_merges(t, src);
 }

@@ -132,20 +132,6 @@ static weft_status read_added_token(reader *r, const wf_json *o)
     return read_rules(r, o, i);
 }
 
-/* One more than the highest id. */
-static weft_status count_tokens(const wf_json *vocab, const wf_json *added, uint32_t least, uint32_t *out)
-{
-    int64_t most = (int64_t)wf_json_count(vocab) - 1;
-    WF_JSON_EACH_MEMBER(m, vocab) most = WF_MAX(most, wf_json_int(&m->value));
-    WF_JSON_EACH(o, added) most = WF_MAX(most, wf_json_int(wf_json_get(o, "id")));
-    if (most < 0) return wf_fail(WEFT_ERR_FORMAT, "the vocabulary is empty");
-    if (most >= MAX_TOKENS)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "the highest id of the vocabulary is %lld, more than %u", (long long)most,
-                       MAX_TOKENS - 1);
-    *out = WF_MAX((uint32_t)most + 1, least);
-    return WEFT_OK;
-}
-
 /* Rows of the embedding table without a token are unused tokens. */
 static weft_status read_tokens(reader *r, const wf_json *model, uint32_t least)
 {
@@ -153,7 +139,15 @@ static weft_status read_tokens(reader *r, const wf_json *model, uint32_t least)
     if (r->json->unigram ? !wf_json_is(vocab, WF_JSON_LIST) : !wf_json_is(vocab, WF_JSON_OBJECT))
         return wf_fail(WEFT_ERR_FORMAT, "'vocab' of the model is missing or of the wrong kind");
     WF_TRY(wf_json_array(r->root, "added_tokens", &added));
-    WF_TRY(count_tokens(vocab, added, least, &r->src.n_tokens));
+    /* One more than the highest id. */
+    int64_t most = (int64_t)wf_json_count(vocab) - 1;
+    WF_JSON_EACH_MEMBER(m, vocab) most = WF_MAX(most, wf_json_int(&m->value));
+    WF_JSON_EACH(o, added) most = WF_MAX(most, wf_json_int(wf_json_get(o, "id")));
+    if (most < 0) return wf_fail(WEFT_ERR_FORMAT, "the vocabulary is empty");
+    if (most >= MAX_TOKENS)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "the highest id of the vocabulary is %lld, more than %u", (long long)most,
+                       MAX_TOKENS - 1);
+    r->src.n_tokens = WF_MAX((uint32_t)most + 1, least);
     r->src.tokens = r->tokens = wf_calloc(r->src.n_tokens, sizeof *r->tokens);
     r->json->rules = wf_calloc(r->src.n_tokens, 1);
     if (!r->tokens || !r->json->rules) return WEFT_ERR_NOMEM;
@@ -197,19 +191,6 @@ static int32_t find_text(const reader *r, const char *text)
     return -1;
 }
 
-static weft_status refuse_affixes(const reader *r, const wf_json *model)
-{
-    static const char *const keys[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    float dropout = 0;
-    for (size_t i = r->json->inside != NULL; i < WF_LEN(keys); i++) {
-        const char *text = "";
-        WF_TRY(wf_json_str(model, keys[i], &text));
-        if (*text) return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is not supported", keys[i]);
-    }
-    WF_TRY(wf_json_float(model, "dropout", &dropout));
-    return dropout != 0 ? wf_fail(WEFT_ERR_UNSUPPORTED, "'dropout' would make ids random") : WEFT_OK;
-}
-
 static weft_status read_unknown(reader *r, const wf_json *model)
 {
     const char *text = NULL;
@@ -226,16 +207,6 @@ static weft_status read_unknown(reader *r, const wf_json *model)
     return WEFT_OK;
 }
 
-static weft_status read_word_piece(reader *r, const wf_json *model)
-{
-    const char *inside = "##";
-    r->json->most_chars = 100;
-    WF_TRY(wf_json_str(model, "continuing_subword_prefix", &inside));
-    WF_TRY(wf_json_u32(model, "max_input_chars_per_word", &r->json->most_chars));
-    r->json->inside = wf_strdup(inside);
-    return r->json->inside ? WEFT_OK : WEFT_ERR_NOMEM;
-}
-
 /* Old files name no type: one with merges is BPE. */
 static weft_status read_model(reader *r, uint32_t least)
 {
@@ -246,8 +217,14 @@ static weft_status read_model(reader *r, uint32_t least)
     WF_TRY(wf_json_str(model, "type", &type));
     if (!type) type = wf_json_get(model, "merges") ? "BPE" : "of no type";
     r->json->unigram = !strcmp(type, "Unigram");
-    if (!strcmp(type, "WordPiece")) WF_TRY(read_word_piece(r, model));
-    else if (!r->json->unigram && strcmp(type, "BPE"))
+    if (!strcmp(type, "WordPiece")) {
+        const char *inside = "##";
+        r->json->most_chars = 100;
+        WF_TRY(wf_json_str(model, "continuing_subword_prefix", &inside));
+        WF_TRY(wf_json_u32(model, "max_input_chars_per_word", &r->json->most_chars));
+        r->json->inside = wf_strdup(inside);
+        WF_TRY(r->json->inside ? WEFT_OK : WEFT_ERR_NOMEM);
+    } else if (!r->json->unigram && strcmp(type, "BPE"))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "a model '%.32s' is not supported (supported: BPE, Unigram, WordPiece)",
                        type);
     WF_TRY(wf_fields_known(model,
@@ -258,23 +235,18 @@ static weft_status read_model(reader *r, uint32_t least)
     WF_TRY(wf_json_bool(model, "fuse_unk", &r->json->fuse_unk));
     WF_TRY(wf_json_bool(model, "ignore_merges", &ignore_merges));
     r->src.ignore_merges = ignore_merges;
-    WF_TRY(refuse_affixes(r, model));
+    static const char *const keys[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    float dropout = 0;
+    for (size_t i = r->json->inside != NULL; i < WF_LEN(keys); i++) {
+        const char *text = "";
+        WF_TRY(wf_json_str(model, keys[i], &text));
+        if (*text) return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is not supported", keys[i]);
+    }
+    WF_TRY(wf_json_float(model, "dropout", &dropout));
+    WF_TRY(dropout != 0 ? wf_fail(WEFT_ERR_UNSUPPORTED, "'dropout' would make ids random") : WEFT_OK);
     WF_TRY(read_tokens(r, model, least));
     WF_TRY(read_unknown(r, model));
     return r->json->unigram || r->json->inside ? WEFT_OK : read_merges(r, model);
-}
-
-/* ---- what stands around the model ----------------------------------------------------------------------- */
-
-static weft_status read_steps(reader *r)
-{
-    const wf_json *normaliser, *pretokenizer;
-    WF_TRY(wf_json_object(r->root, "normalizer", &normaliser));
-    WF_TRY(wf_json_object(r->root, "pre_tokenizer", &pretokenizer));
-    if (normaliser) WF_TRY(wf_steps_read_normaliser(&r->json->normalisers, normaliser));
-    if (pretokenizer) WF_TRY(wf_steps_read_pretokenizer(&r->json->pretokenizers, pretokenizer));
-    r->json->shrinks = wf_steps_shrink(&r->json->normalisers) || wf_steps_shrink(&r->json->pretokenizers);
-    return WEFT_OK;
 }
 
 /* ---- special tokens ------------------------------------------------------------------------------------- */
@@ -301,22 +273,20 @@ static void add_enders(reader *r, const wf_json *config)
     WF_JSON_EACH(one, ids) add_ender(r, one);
 }
 
-/* Llama's classes make the template anew from these flags; the others follow tokenizer.json. */
-static weft_status read_flags(reader *r)
-{
-    const char *class = "";
-    WF_TRY(wf_json_str(r->config, "tokenizer_class", &class));
-    bool bos = r->src.add_bos > 0, eos = r->src.add_eos > 0;
-    if (strncmp(class, "LlamaTokenizer", 14) && strncmp(class, "CodeLlamaTokenizer", 18)) return WEFT_OK;
-    WF_TRY(wf_json_bool(r->config, "add_bos_token", &bos));
-    WF_TRY(wf_json_bool(r->config, "add_eos_token", &eos));
-    r->src.add_bos = bos && r->src.bos >= 0, r->src.add_eos = eos && r->src.eos >= 0;
-    if (r->src.add_bos) r->src.between = WF_NO_PAIRS; /* the second text has one, too */
-    return WEFT_OK;
-}
+/* ---- all of it --------------------------------------------------------------------------------------------- */
 
-static weft_status read_special(reader *r)
+static weft_status read_all(reader *r, uint32_t least)
 {
+    r->src.eot = r->src.eom = -1;
+    r->json = r->src.json = wf_calloc(1, sizeof *r->json);
+    if (!r->json) return WEFT_ERR_NOMEM;
+    const wf_json *normaliser, *pretokenizer;
+    WF_TRY(wf_json_object(r->root, "normalizer", &normaliser));
+    WF_TRY(wf_json_object(r->root, "pre_tokenizer", &pretokenizer));
+    if (normaliser) WF_TRY(wf_steps_read_normaliser(&r->json->normalisers, normaliser));
+    if (pretokenizer) WF_TRY(wf_steps_read_pretokenizer(&r->json->pretokenizers, pretokenizer));
+    r->json->shrinks = wf_steps_shrink(&r->json->normalisers) || wf_steps_shrink(&r->json->pretokenizers);
+    WF_TRY(read_model(r, least));
     const wf_json *processor, *decoder;
     r->src.bos = named(r, "bos_token"), r->src.eos = named(r, "eos_token");
     add_enders(r, r->generation);
@@ -327,19 +297,16 @@ static weft_status read_special(reader *r)
     WF_TRY(wf_json_object(r->root, "decoder", &decoder));
     if (processor) WF_TRY(wf_json_read_processor(&r->src, processor));
     if (decoder) WF_TRY(wf_json_read_decoder(&r->src, decoder));
-    return read_flags(r);
-}
-
-/* ---- all of it --------------------------------------------------------------------------------------------- */
-
-static weft_status read_all(reader *r, uint32_t least)
-{
-    r->src.eot = r->src.eom = -1;
-    r->json = r->src.json = wf_calloc(1, sizeof *r->json);
-    if (!r->json) return WEFT_ERR_NOMEM;
-    WF_TRY(read_steps(r));
-    WF_TRY(read_model(r, least));
-    return read_special(r);
+    /* Llama's classes make the template anew from these flags; the others follow tokenizer.json. */
+    const char *class = "";
+    WF_TRY(wf_json_str(r->config, "tokenizer_class", &class));
+    bool bos = r->src.add_bos > 0, eos = r->src.add_eos > 0;
+    if (strncmp(class, "LlamaTokenizer", 14) && strncmp(class, "CodeLlamaTokenizer", 18)) return WEFT_OK;
+    WF_TRY(wf_json_bool(r->config, "add_bos_token", &bos));
+    WF_TRY(wf_json_bool(r->config, "add_eos_token", &eos));
+    r->src.add_bos = bos && r->src.bos >= 0, r->src.add_eos = eos && r->src.eos >= 0;
+    if (r->src.add_bos) r->src.between = WF_NO_PAIRS; /* the second text has one, too */
+    return WEFT_OK;
 }
 
 /* On success fn owns what the model was read into. */

@@ -30,18 +30,6 @@ weft_status wf_merger_add(wf_merger *m, size_t len, int32_t id)
     return WEFT_OK;
 }
 
-static weft_status heap_push(wf_merger *m, wf_candidate c)
-{
-    if (!wf_grow(&m->heap, m->n_heap, &m->cap_heap, sizeof *m->heap)) return WEFT_ERR_NOMEM;
-    size_t i = m->n_heap++;
-    while (i && c.key < m->heap[(i - 1) / 2].key) {
-        m->heap[i] = m->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    m->heap[i] = c;
-    return WEFT_OK;
-}
-
 static wf_candidate heap_pop(wf_merger *m)
 {
     wf_candidate top = m->heap[0], c = m->heap[--m->n_heap];
@@ -64,7 +52,15 @@ static weft_status consider(wf_merger *m, int32_t left)
     uint32_t priority;
     int32_t id;
     if (!m->pair(m, l, r, &priority, &id)) return WEFT_OK;
-    return heap_push(m, (wf_candidate){(uint64_t)priority << 32 | (uint32_t)left, l->len + r->len, id});
+    wf_candidate c = (wf_candidate){(uint64_t)priority << 32 | (uint32_t)left, l->len + r->len, id};
+    if (!wf_grow(&m->heap, m->n_heap, &m->cap_heap, sizeof *m->heap)) return WEFT_ERR_NOMEM;
+    size_t i = m->n_heap++;
+    while (i && c.key < m->heap[(i - 1) / 2].key) {
+        m->heap[i] = m->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    m->heap[i] = c;
+    return WEFT_OK;
 }
 
 static weft_status merge_best(wf_merger *m)

@@ -151,17 +151,6 @@ void wf_matcher_close(wf_matcher *m)
     pcre2_match_context_free(m->ctx);
 }
 
-static weft_status failed(int rc)
-{
-    char why[128];
-    pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-    if (rc == PCRE2_ERROR_CALLOUT) return WEFT_ERR_CANCELLED; /* the error is set */
-    if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer's pattern takes too many steps on this text");
-    return wf_fail(rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT ? WEFT_ERR_NOMEM : WEFT_ERR_INTERNAL,
-                   "splitting text by pattern: %s", why);
-}
-
 static int match(const wf_matcher *m, const char *text, size_t len, size_t offset)
 {
     const pcre2_code *code = m->regex->code;
@@ -178,7 +167,15 @@ weft_status wf_regex_next(wf_matcher *m, const char *text, size_t len, size_t of
     int rc = match(m, text, len, offset);
     *found = rc >= 0;
     if (rc == PCRE2_ERROR_NOMATCH) return WEFT_OK;
-    if (rc < 0) return failed(rc);
+    if (rc < 0) {
+        char why[128];
+        pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
+        if (rc == PCRE2_ERROR_CALLOUT) return WEFT_ERR_CANCELLED; /* the error is set */
+        if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_DEPTHLIMIT)
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer's pattern takes too many steps on this text");
+        return wf_fail(rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT ? WEFT_ERR_NOMEM : WEFT_ERR_INTERNAL,
+                       "splitting text by pattern: %s", why);
+    }
     *start = pcre2_get_ovector_pointer(m->data)[0];
     *end = pcre2_get_ovector_pointer(m->data)[1];
     return WEFT_OK;

@@ -10,20 +10,16 @@
 
 #define SPACE "\xe2\x96\x81" /* U+2581 */
 
-/* Higher scores give lower priorities. Maps the bits of a float to an unsigned integer of the reverse order. */
-static uint32_t priority_of(float score)
-{
-    uint32_t u;
-    score += 0.0f; /* -0 becomes 0 */
-    memcpy(&u, &score, sizeof u);
-    return u >> 31 ? u : ~(u | 0x80000000u);
-}
-
 static bool spm_pair(const wf_merger *m, const wf_symbol *l, const wf_symbol *r, uint32_t *priority, int32_t *id)
 {
     *id = wf_piece_find(m->tok, m->text + l->start, (size_t)l->len + r->len);
     if (*id < 0) return false;
-    *priority = priority_of(m->tok->tokens[*id].score);
+    /* Higher scores give lower priorities. Maps the bits of a float to an unsigned integer of the reverse order. */
+    float score = m->tok->tokens[*id].score;
+    uint32_t u;
+    score += 0.0f; /* -0 becomes 0 */
+    memcpy(&u, &score, sizeof u);
+    *priority = u >> 31 ? u : ~(u | 0x80000000u);
     return true;
 }
 

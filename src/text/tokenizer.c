@@ -95,22 +95,6 @@ static int32_t ender_named(const wf_tokenizer *t, const char *text)
     return -1;
 }
 
-static void find_enders(wf_tokenizer *t, const wf_vocab_src *src)
-{
-    for (uint32_t i = 0; i < t->n_tokens; i++) {
-        if (!ends_generation(&t->tokens[i])) continue;
-        t->eog[i] = 1;
-        t->tokens[i].type = WF_TOKEN_CONTROL;
-    }
-    /* In the harmony format <|end|> ends a message; <|return|> or <|call|> end the answer. */
-    int32_t end = ender_named(t, "<|end|>");
-    if (end >= 0 && ender_named(t, "<|return|>") >= 0 && ender_named(t, "<|call|>") >= 0) t->eog[end] = 0;
-    const int32_t named[] = {src->eos, src->eot, src->eom};
-    for (size_t i = 0; i < WF_LEN(named); i++)
-        if (named[i] >= 0) t->eog[named[i]] = 1;
-    for (uint32_t i = 0; i < src->n_enders; i++) t->eog[src->enders[i]] = 1;
-}
-
 /* ---- making a tokenizer ---------------------------------------------------------------------- */
 
 static weft_status check_ids(const wf_vocab_src *src)
@@ -153,9 +137,30 @@ static weft_status copy_tokens(wf_tokenizer *t, const wf_vocab_src *src)
     return WEFT_OK;
 }
 
-/* Of several tokens with the same text the last one is used. */
-static weft_status index_texts(wf_tokenizer *t)
+static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
 {
+    const unsigned user = 1u << WF_TOKEN_USER, all = user | 1u << WF_TOKEN_CONTROL | 1u << WF_TOKEN_UNKNOWN;
+    t->bos = src->bos, t->eos = src->eos, t->unk = src->unk;
+    t->add_bos = src->add_bos < 0 ? t->kind->add_bos && src->bos >= 0 : src->add_bos;
+    t->add_eos = src->add_eos > 0;
+    t->between = WF_MAX(src->between, (uint8_t)1), t->one_type = src->one_type;
+    t->add_space_prefix = src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
+    t->prepend = src->prepend;
+    memset(t->byte_id, -1, sizeof t->byte_id);
+    WF_TRY(copy_tokens(t, src));
+    for (uint32_t i = 0; i < t->n_tokens; i++) {
+        if (!ends_generation(&t->tokens[i])) continue;
+        t->eog[i] = 1;
+        t->tokens[i].type = WF_TOKEN_CONTROL;
+    }
+    /* In the harmony format <|end|> ends a message; <|return|> or <|call|> end the answer. */
+    int32_t end = ender_named(t, "<|end|>");
+    if (end >= 0 && ender_named(t, "<|return|>") >= 0 && ender_named(t, "<|call|>") >= 0) t->eog[end] = 0;
+    const int32_t named[] = {src->eos, src->eot, src->eom};
+    for (size_t i = 0; i < WF_LEN(named); i++)
+        if (named[i] >= 0) t->eog[named[i]] = 1;
+    for (uint32_t i = 0; i < src->n_enders; i++) t->eog[src->enders[i]] = 1;
+    /* Of several tokens with the same text the last one is used. */
     size_t size = 16;
     while (size < (size_t)t->n_tokens * 2) size *= 2;
     t->slots = wf_calloc(size, sizeof *t->slots);
@@ -171,22 +176,6 @@ static weft_status index_texts(wf_tokenizer *t)
         *slot_of(t, tok->text, tok->len) = i + 1;
         t->max_len = WF_MAX(t->max_len, tok->len);
     }
-    return WEFT_OK;
-}
-
-static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
-{
-    const unsigned user = 1u << WF_TOKEN_USER, all = user | 1u << WF_TOKEN_CONTROL | 1u << WF_TOKEN_UNKNOWN;
-    t->bos = src->bos, t->eos = src->eos, t->unk = src->unk;
-    t->add_bos = src->add_bos < 0 ? t->kind->add_bos && src->bos >= 0 : src->add_bos;
-    t->add_eos = src->add_eos > 0;
-    t->between = WF_MAX(src->between, (uint8_t)1), t->one_type = src->one_type;
-    t->add_space_prefix = src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
-    t->prepend = src->prepend;
-    memset(t->byte_id, -1, sizeof t->byte_id);
-    WF_TRY(copy_tokens(t, src));
-    find_enders(t, src);
-    WF_TRY(index_texts(t));
     WF_TRY(wf_specials_init(&t->user, t->tokens, t->n_tokens, user, NULL));
     WF_TRY(wf_specials_init(&t->all, t->tokens, t->n_tokens, all, NULL));
     if (t->json) WF_TRY(wf_specials_init(&t->json->raw_user, t->tokens, t->n_tokens, user, t->json->rules));
@@ -324,10 +313,13 @@ static weft_status encode(encoder *e, wf_ids *out)
                : WEFT_OK;
 }
 
-/* Normalised text is searched later, by the kind; but not across plain ranges, whose ends it does not know. */
-static encoder encoder_of(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain,
-                          size_t n_plain, unsigned flags)
+weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain,
+                               size_t n_plain, unsigned flags, int32_t **ids, size_t *n)
 {
+    if (len > WF_TEXT_MAX)
+        return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu", len, WF_TEXT_MAX);
+    wf_ids out = {0};
+    /* Normalised text is searched later, by the kind; but not across plain ranges, whose ends it does not know. */
     bool later = t->json && !n_plain;
     encoder e = {t,
                  text,
@@ -338,16 +330,6 @@ static encoder encoder_of(const wf_tokenizer *t, const char *text, size_t len, c
                  later ? &t->json->raw_all : &t->all,
                  NULL};
     if (flags & WEFT_TEXT_NO_PARSE_SPECIAL) e.specials = e.user;
-    return e;
-}
-
-weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain,
-                               size_t n_plain, unsigned flags, int32_t **ids, size_t *n)
-{
-    if (len > WF_TEXT_MAX)
-        return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu", len, WF_TEXT_MAX);
-    wf_ids out = {0};
-    encoder e = encoder_of(t, text, len, plain, n_plain, flags);
     bool add = !(flags & WEFT_TEXT_NO_ADD_SPECIAL);
     weft_status s = wf_grow(&out.v, 0, &out.cap, sizeof *out.v) ? WEFT_OK : WEFT_ERR_NOMEM;
     if (!s && add && t->add_bos) s = wf_ids_push(&out, t->bos);

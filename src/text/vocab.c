@@ -44,18 +44,6 @@ static weft_status read_name(const wf_gguf *g, const char *key, bool required, c
     return WEFT_OK;
 }
 
-static weft_status read_tokens(reader *r)
-{
-    uint64_t n = 0;
-    WF_TRY(wf_gguf_strings(r->file, KEY "tokens", true, &n, NULL, NULL));
-    if (!n || n > INT32_MAX) return wf_fail(WEFT_ERR_FORMAT, KEY "tokens has %llu entries", (unsigned long long)n);
-    if (!(r->tokens = wf_calloc(n, sizeof *r->tokens))) return WEFT_ERR_NOMEM;
-    WF_TRY(wf_gguf_strings(r->file, KEY "tokens", true, NULL, take_token, r));
-    r->src.tokens = r->tokens;
-    r->src.n_tokens = (uint32_t)n;
-    return WEFT_OK;
-}
-
 static weft_status read_merges(reader *r)
 {
     uint64_t n = 0;
@@ -80,19 +68,6 @@ static weft_status find_numbers(const reader *r, const char *key, bool floats, c
     if (kv->count < r->src.n_tokens)
         return wf_fail(WEFT_ERR_FORMAT, "%s has %llu entries for the %u of " KEY "tokens", key,
                        (unsigned long long)kv->count, r->src.n_tokens);
-    return WEFT_OK;
-}
-
-static weft_status read_scores_and_types(reader *r)
-{
-    const wf_gguf_kv *scores, *types;
-    WF_TRY(find_numbers(r, KEY "scores", true, &scores));
-    WF_TRY(find_numbers(r, KEY "token_type", false, &types));
-    for (uint32_t i = 0; i < r->src.n_tokens; i++) {
-        if (scores) r->tokens[i].score = (float)wf_gguf_num_at(scores, i);
-        int64_t type = types ? wf_gguf_int_at(types, i) : WF_TOKEN_NORMAL;
-        r->tokens[i].type = type >= WF_TOKEN_NORMAL && type <= WF_TOKEN_BYTE ? (uint8_t)type : WF_TOKEN_NORMAL;
-    }
     return WEFT_OK;
 }
 
@@ -140,9 +115,22 @@ static weft_status read_all(reader *r)
     r->src.model = r->model;
     r->src.pre = r->pre;
     if (!spm && !bpe && !encoder) return WEFT_OK; /* wf_tokenizer_create reports what is supported */
-    WF_TRY(read_tokens(r));
+    uint64_t n = 0;
+    WF_TRY(wf_gguf_strings(r->file, KEY "tokens", true, &n, NULL, NULL));
+    if (!n || n > INT32_MAX) return wf_fail(WEFT_ERR_FORMAT, KEY "tokens has %llu entries", (unsigned long long)n);
+    if (!(r->tokens = wf_calloc(n, sizeof *r->tokens))) return WEFT_ERR_NOMEM;
+    WF_TRY(wf_gguf_strings(r->file, KEY "tokens", true, NULL, take_token, r));
+    r->src.tokens = r->tokens;
+    r->src.n_tokens = (uint32_t)n;
     if (bpe) WF_TRY(read_merges(r));
-    WF_TRY(read_scores_and_types(r));
+    const wf_gguf_kv *scores, *types;
+    WF_TRY(find_numbers(r, KEY "scores", true, &scores));
+    WF_TRY(find_numbers(r, KEY "token_type", false, &types));
+    for (uint32_t i = 0; i < r->src.n_tokens; i++) {
+        if (scores) r->tokens[i].score = (float)wf_gguf_num_at(scores, i);
+        int64_t type = types ? wf_gguf_int_at(types, i) : WF_TOKEN_NORMAL;
+        r->tokens[i].type = type >= WF_TOKEN_NORMAL && type <= WF_TOKEN_BYTE ? (uint8_t)type : WF_TOKEN_NORMAL;
+    }
     /* SentencePiece's default ids, which old files rely on. */
     WF_TRY(read_id(r, KEY "bos_token_id", spm ? 1 : bert ? 101 : -1, &r->src.bos));
     WF_TRY(read_id(r, KEY "eos_token_id", spm ? 2 : bert ? 102 : -1, &r->src.eos));

@@ -195,30 +195,27 @@ static weft_status same_ids(const keys *k, const wf_pre *pre, bool *same)
     return s;
 }
 
-/* Do merges alone make every token? Then ignore_merges changes no id. */
-static weft_status merges_make_all(const keys *k, bool *all)
-{
-    const wf_tokenizer *t = k->t;
-    wf_ids ids = {0};
-    weft_status s = WEFT_OK;
-    *all = true;
-    for (uint32_t i = 0; i < t->n_tokens && s == WEFT_OK && *all; i++) {
-        if (t->tokens[i].type != WF_TOKEN_NORMAL || !t->tokens[i].len) continue;
-        ids.n = 0;
-        s = wf_json_bpe(t, t->tokens[i].text, t->tokens[i].len, false, &ids);
-        *all = ids.n == 1 && ids.v[0] == (int32_t)i;
-    }
-    free(ids.v);
-    return s;
-}
-
 static weft_status find_pre(const keys *k, const wf_pre **pre)
 {
     size_t n;
     bool same_merges = false, same = true;
     WF_TRY(nearest_pre(k, pre, &n, &same_merges));
     const char *name = (*pre)->name;
-    if (!same_merges) WF_TRY(merges_make_all(k, &same));
+    if (!same_merges) {
+        /* Do merges alone make every token? Then ignore_merges changes no id. */
+        const wf_tokenizer *t = k->t;
+        wf_ids ids = {0};
+        weft_status s = WEFT_OK;
+        same = true;
+        for (uint32_t i = 0; i < t->n_tokens && s == WEFT_OK && same; i++) {
+            if (t->tokens[i].type != WF_TOKEN_NORMAL || !t->tokens[i].len) continue;
+            ids.n = 0;
+            s = wf_json_bpe(t, t->tokens[i].text, t->tokens[i].len, false, &ids);
+            same = ids.n == 1 && ids.v[0] == (int32_t)i;
+        }
+        free(ids.v);
+        WF_TRY(s);
+    }
     if (!same && !n)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
                        "GGUF's '%s' splits text like this folder, but %s (ignore_merges), which changes ids: it cannot "
@@ -280,8 +277,18 @@ static weft_status add_spm(const keys *k)
     return add_scores(k);
 }
 
-static weft_status add_ids(const keys *k)
+static weft_status add_keys(const keys *k)
 {
+    const wf_json_model *j = k->t->json;
+    if (j->unigram)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "a Unigram tokenizer cannot be converted: no GGUF file that weft reads has one");
+    if (!j->byte_level && !j->byte_fallback)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "the tokenizer knows neither bytes nor byte fallback, as GGUF's do: it cannot be converted");
+    WF_TRY(j->byte_level ? add_bpe(k) : add_spm(k));
+    WF_TRY(add_texts(k, KEY "tokens", k->t->n_tokens, add_token));
+    WF_TRY(add_types(k));
     const wf_tokenizer *t = k->t;
     int32_t eot = -1;
     for (uint32_t i = k->src->n_enders; i-- > 0;)
@@ -297,21 +304,6 @@ static weft_status add_ids(const keys *k)
         if (ids[i].id >= 0) WF_TRY(wf_folder_u32(k->out, ids[i].key, (uint32_t)ids[i].id));
     WF_TRY(wf_folder_bool(k->out, KEY "add_bos_token", t->add_bos));
     return wf_folder_bool(k->out, KEY "add_eos_token", t->add_eos);
-}
-
-static weft_status add_keys(const keys *k)
-{
-    const wf_json_model *j = k->t->json;
-    if (j->unigram)
-        return wf_fail(WEFT_ERR_UNSUPPORTED,
-                       "a Unigram tokenizer cannot be converted: no GGUF file that weft reads has one");
-    if (!j->byte_level && !j->byte_fallback)
-        return wf_fail(WEFT_ERR_UNSUPPORTED,
-                       "the tokenizer knows neither bytes nor byte fallback, as GGUF's do: it cannot be converted");
-    WF_TRY(j->byte_level ? add_bpe(k) : add_spm(k));
-    WF_TRY(add_texts(k, KEY "tokens", k->t->n_tokens, add_token));
-    WF_TRY(add_types(k));
-    return add_ids(k);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------------------ */

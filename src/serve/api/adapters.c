@@ -125,22 +125,18 @@ static bool changed(wf_job *j, weft_status s, int otherwise)
     return s == WEFT_OK || wf_refuse(&j->refusal, status, "", "%s", wf_last_error());
 }
 
-/* Of the file, whose path may be any, a client learns nothing. */
-static bool has_loaded(wf_job *j, weft_status s, const char *path)
-{
-    if (s != WEFT_ERR_IO && s != WEFT_ERR_FORMAT && s != WEFT_ERR_UNSUPPORTED) return changed(j, s, 400);
-    wf_say(j->server, "adapter %s is not loaded: %s", j->params.adapter, wf_last_error());
-    return wf_refuse(&j->refusal, 400, "lora_path",
-                     "'%.80s' is no adapter that this model can use; the server's log says why", path);
-}
-
 bool wf_adapter_load_read(wf_job *j, const wf_json *body)
 {
     if (j->until_ns) return j->slow = true, false; /* it takes long: among the large bodies */
     const char *name = text_of(j, body, "lora_name"), *path = name ? text_of(j, body, "lora_path") : NULL;
     if (!path || !may_change(j, name)) return false;
     wf_copy(j->params.adapter, sizeof j->params.adapter, name);
-    return has_loaded(j, weft_adapter_load(j->served->engine, name, path), path);
+    /* Of the file, whose path may be any, a client learns nothing. */
+    weft_status s = weft_adapter_load(j->served->engine, name, path);
+    if (s != WEFT_ERR_IO && s != WEFT_ERR_FORMAT && s != WEFT_ERR_UNSUPPORTED) return changed(j, s, 400);
+    wf_say(j->server, "adapter %s is not loaded: %s", j->params.adapter, wf_last_error());
+    return wf_refuse(&j->refusal, 400, "lora_path",
+                     "'%.80s' is no adapter that this model can use; the server's log says why", path);
 }
 
 bool wf_adapter_unload_read(wf_job *j, const wf_json *body)

@@ -57,7 +57,8 @@ static bool anthropic_put_message(const wf_json *m, wf_text *out, wf_http_error 
     wf_json_put_member(out, "role", wf_json_get(m, "role"));
     wf_json_print(out, ",'content':[");
     WF_JSON_EACH(block, content) {
-        if (wf_has_type(block, "tool_result") || wf_has_type(block, "tool_use") || wf_has_type(block, "thinking")) continue;
+        if (wf_has_type(block, "tool_result") || wf_has_type(block, "tool_use") || wf_has_type(block, "thinking"))
+            continue;
         wf_json_comma(out);
         wf_json_put(out, block); /* another type than text is refused where contents are read */
     }
@@ -154,18 +155,6 @@ static void anthropic_put_thinking(const wf_json *thinking, wf_text *out)
     wf_text_add(out, "}", 1);
 }
 
-static bool anthropic_put_format(const wf_json *body, wf_text *out, wf_http_error *r)
-{
-    const wf_json *config = wf_field(body, "output_config"), *effort = wf_field(config, "effort"),
-                  *format = wf_field(body, "output_format");
-    if (config && !wf_json_is(config, WF_JSON_OBJECT))
-        return wf_refuse(r, 400, "output_config", "output_config must be an object with a format or an effort");
-    if (effort) wf_json_put_member(out, "reasoning_effort", effort);
-    if (!format) format = wf_field(config, "format");
-    if (format) wf_json_put_member(out, "response_format", format);
-    return true;
-}
-
 static bool anthropic_translate(wf_job *j, const wf_json *body, wf_text *out)
 {
     wf_http_error *r = &j->refusal;
@@ -177,8 +166,15 @@ static bool anthropic_translate(wf_job *j, const wf_json *body, wf_text *out)
         return wf_refuse(r, 400, "stop_sequences", "stop_sequences must be a list of strings");
     if (stop) wf_json_put_member(out, "stop", stop);
     if (thinking) anthropic_put_thinking(thinking, out);
-    return anthropic_put_messages(body, out, r) && anthropic_put_tools(body, out, r) &&
-           anthropic_put_format(body, out, r);
+    if (!anthropic_put_messages(body, out, r) || !anthropic_put_tools(body, out, r)) return false;
+    const wf_json *config = wf_field(body, "output_config"), *effort = wf_field(config, "effort"),
+                  *format = wf_field(body, "output_format");
+    if (config && !wf_json_is(config, WF_JSON_OBJECT))
+        return wf_refuse(r, 400, "output_config", "output_config must be an object with a format or an effort");
+    if (effort) wf_json_put_member(out, "reasoning_effort", effort);
+    if (!format) format = wf_field(config, "format");
+    if (format) wf_json_put_member(out, "response_format", format);
+    return true;
 }
 
 /* ---- replies --------------------------------------------------------------------------------------------- */

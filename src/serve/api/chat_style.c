@@ -117,15 +117,6 @@ static void find_thoughts(const wf_served *s, wf_chat_style *c, const char *text
     c->n_show_thoughts = c->show.n;
 }
 
-static void find_calls(const wf_served *s, wf_chat_style *c, const char *text)
-{
-    const char *markers[WF_CALL_MARKERS + 1] = {NULL}, *name = s->server->p.tool_call_parser;
-    c->calls = is_auto(name) ? wf_call_kind_of(text) : wf_call_kind_named(name);
-    if (is_auto(name) && c->generic) c->calls = wf_call_kind_named("hermes");
-    if (c->calls) wf_call_markers(c->calls, markers);
-    wf_shown_add(&c->show, s->model, c->calls && c->calls->channels ? wf_channel_markers : markers);
-}
-
 /* ---- all of it ------------------------------------------------------------------------------------------- */
 
 void wf_chat_style_find(wf_served *s)
@@ -140,7 +131,11 @@ void wf_chat_style_find(wf_served *s)
     c->generic = !c->tools;
     c->no_system = lacks_system(s);
     find_thoughts(s, c, text);
-    find_calls(s, c, for_tools ? for_tools : text);
+    const char *markers[WF_CALL_MARKERS + 1] = {NULL}, *name = s->server->p.tool_call_parser;
+    c->calls = is_auto(name) ? wf_call_kind_of(for_tools ? for_tools : text) : wf_call_kind_named(name);
+    if (is_auto(name) && c->generic) c->calls = wf_call_kind_named("hermes");
+    if (c->calls) wf_call_markers(c->calls, markers);
+    wf_shown_add(&c->show, s->model, c->calls && c->calls->channels ? wf_channel_markers : markers);
     wf_thinking_find(s);
     for (unsigned way = 0; way < 4; way++) {
         if (!writes_call(s, way & 1, way & 2)) continue;

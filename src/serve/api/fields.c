@@ -154,21 +154,6 @@ static bool read_rows(const wf_served *s, const wf_json *body, wf_params *p, wf_
     return true;
 }
 
-static bool check_together(wf_params *p, wf_http_error *r)
-{
-    const char *name = WF_GIVEN(p, MAX_COMPLETION) ? "max_completion_tokens" : "max_tokens";
-    if (WF_GIVEN(p, MAX_COMPLETION)) p->max_tokens = p->max_completion_tokens, p->given |= WF_GIVEN_MAX_TOKENS;
-    if (WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens && !p->echo && !p->may_only_cache)
-        return wf_refuse(r, 400, name, "%s must be at least 1, or -1 for no limit (0 is possible with echo)", name);
-    if (WF_GIVEN(p, BEST_OF) && p->best_of != p->n)
-        return wf_refuse(r, WF_UNSUPPORTED, "best_of", "best_of other than n is not supported: leave it out");
-    if (p->top_logprobs && !p->chat_logprobs)
-        return wf_refuse(r, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
-    if (p->max_tokens > 0 && p->min_tokens > p->max_tokens)
-        return wf_refuse(r, 400, "min_tokens", "min_tokens is larger than max_tokens");
-    return true;
-}
-
 enum { MOST_FIELDS = 1000 }; /* each is looked for among all names */
 
 /* ---- what is not read --------------------------------------------------------------------------------------- */
@@ -196,9 +181,11 @@ bool wf_fields_refuse(wf_http_error *r, const char *name, const char *why)
     return false;
 }
 
-/* Says it once, as long as there is room to remember it. */
-static void log_once(wf_server *s, const char *name)
+static bool check_unknown(wf_server *s, const char *name, wf_http_error *r)
 {
+    if (!wf_allows(s, "unknown-fields", NULL))
+        return wf_fields_refuse(r, name, "this server does not know it; --allow-unknown-fields would pass over it");
+    /* Says it once, as long as there is room to remember it. */
     bool fresh = true;
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < s->n_unknown; i++) fresh &= strncmp(s->unknown[i], name, sizeof s->unknown[i] - 1) != 0;
@@ -206,13 +193,6 @@ static void log_once(wf_server *s, const char *name)
     if (fresh) wf_copy(s->unknown[s->n_unknown++], sizeof s->unknown[0], name);
     pthread_mutex_unlock(&s->lock);
     if (fresh) wf_log(WEFT_LOG_WARN, "requests have the unknown field '%.47s', which is ignored", name);
-}
-
-static bool check_unknown(wf_server *s, const char *name, wf_http_error *r)
-{
-    if (!wf_allows(s, "unknown-fields", NULL))
-        return wf_fields_refuse(r, name, "this server does not know it; --allow-unknown-fields would pass over it");
-    log_once(s, name);
     return true;
 }
 
@@ -261,5 +241,16 @@ bool wf_fields_pass(const wf_json *body, enum wf_where here, wf_text *out, wf_ht
 
 bool wf_fields_read(const wf_served *s, const wf_json *body, wf_params *p, wf_http_error *r)
 {
-    return read_rows(s, body, p, r) && check_together(p, r);
+    if (!read_rows(s, body, p, r)) return false;
+    const char *name = WF_GIVEN(p, MAX_COMPLETION) ? "max_completion_tokens" : "max_tokens";
+    if (WF_GIVEN(p, MAX_COMPLETION)) p->max_tokens = p->max_completion_tokens, p->given |= WF_GIVEN_MAX_TOKENS;
+    if (WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens && !p->echo && !p->may_only_cache)
+        return wf_refuse(r, 400, name, "%s must be at least 1, or -1 for no limit (0 is possible with echo)", name);
+    if (WF_GIVEN(p, BEST_OF) && p->best_of != p->n)
+        return wf_refuse(r, WF_UNSUPPORTED, "best_of", "best_of other than n is not supported: leave it out");
+    if (p->top_logprobs && !p->chat_logprobs)
+        return wf_refuse(r, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
+    if (p->max_tokens > 0 && p->min_tokens > p->max_tokens)
+        return wf_refuse(r, 400, "min_tokens", "min_tokens is larger than max_tokens");
+    return true;
 }

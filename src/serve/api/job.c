@@ -85,17 +85,14 @@ static size_t bytes_of_choice(const wf_choice *c)
            c->n_embedding * sizeof *c->embedding;
 }
 
-static bool keep_embedding(wf_choice *c, const struct weft_event *ev)
-{
-    if (!(c->embedding = wf_calloc(ev->n_embedding, sizeof *c->embedding))) return false;
-    memcpy(c->embedding, ev->embedding, ev->n_embedding * sizeof *c->embedding);
-    c->n_embedding = ev->n_embedding;
-    return true;
-}
-
 static bool append_event(wf_choice *c, const struct weft_event *ev)
 {
-    if (ev->kind == WEFT_EVENT_EMBEDDING) return keep_embedding(c, ev);
+    if (ev->kind == WEFT_EVENT_EMBEDDING) {
+        if (!(c->embedding = wf_calloc(ev->n_embedding, sizeof *c->embedding))) return false;
+        memcpy(c->embedding, ev->embedding, ev->n_embedding * sizeof *c->embedding);
+        c->n_embedding = ev->n_embedding;
+        return true;
+    }
     if (!make_room(&c->text, c->n_text, ev->text_len, &c->cap_text, 1) ||
         !make_room(&c->top, c->n_top, ev->n_top, &c->cap_top, sizeof *c->top) ||
         !make_room(&c->tokens, c->n_tokens, 1, &c->cap_tokens, sizeof *c->tokens))

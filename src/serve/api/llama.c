@@ -250,19 +250,16 @@ static void props_put_token(const wf_served *s, const char *name, int32_t id, wf
     wf_json_put_string(out, text, n);
 }
 
-/* Of several models none is the server's: as llama-server's router says so. */
-static bool props_put_router(const wf_server *s, wf_text *out)
-{
-    wf_json_print(out, "{'role':'router','models_autoload':true,'model_alias':%s,'model_path':''",
-                  s->models.usual ? s->models.usual->name : "");
-    wf_text_print(out, ",\"build_info\":\"weft %s\"}", weft_version());
-    return true;
-}
-
 bool wf_llama_props(wf_job *j, wf_text *out)
 {
     const wf_served *s = j->served;
-    if (!s) return props_put_router(j->server, out);
+    if (!s) {
+        /* Of several models none is the server's: as llama-server's router says so. */
+        wf_json_print(out, "{'role':'router','models_autoload':true,'model_alias':%s,'model_path':''",
+                      j->server->models.usual ? j->server->models.usual->name : "");
+        wf_text_print(out, ",\"build_info\":\"weft %s\"}", weft_version());
+        return true;
+    }
     const struct weft_model_info *m = weft_model_info(s->model);
     const struct weft_sampling *d = &s->sampling;
     const char *template = s->server->p.chat_template ? s->server->p.chat_template : m->chat_template;

@@ -129,15 +129,6 @@ typedef struct named { /* a token and its alternatives, the last one itself */
     uint32_t n;
 } named;
 
-static void name_tokens(const wf_job *j, const wf_token *t, const struct weft_logprob *top, named *all)
-{
-    all->n = 1 + WF_MIN(t->n_top, (uint32_t)WEFT_MAX_TOP);
-    for (uint32_t i = 0; i < all->n; i++) {
-        all->of[i].id = i + 1 < all->n ? top[i].id : t->id;
-        all->of[i].n = piece_of_token(j->served, all->of[i].id, WEFT_TEXT_DEFAULT, all->of[i].text);
-    }
-}
-
 /* Its text, or its bytes as OpenAI writes them where they are no text. Of tokens that have the same the last of the
  * vocabulary has that name, since single bytes stand at its beginning; others have their number, as vLLM writes it. */
 static void put_name(const named *all, uint32_t i, wf_text *out)
@@ -164,7 +155,13 @@ static void put_of_token(const wf_job *j, const wf_token *t, const struct weft_l
 {
     named all;
     bool first = t->prompt && !t->n_top && t->logprob == 0; /* it has none */
-    if (list != 1 && (!first || !list)) name_tokens(j, t, top, &all);
+    if (list != 1 && (!first || !list)) {
+        all.n = 1 + WF_MIN(t->n_top, (uint32_t)WEFT_MAX_TOP);
+        for (uint32_t i = 0; i < all.n; i++) {
+            all.of[i].id = i + 1 < all.n ? top[i].id : t->id;
+            all.of[i].n = piece_of_token(j->served, all.of[i].id, WEFT_TEXT_DEFAULT, all.of[i].text);
+        }
+    }
     if (!list) put_name(&all, all.n - 1, out);
     else if (first) wf_text_add(out, "null", 4);
     else if (list == 1) wf_json_print(out, "%.9g", (double)t->logprob);
@@ -179,28 +176,24 @@ static void put_of_token(const wf_job *j, const wf_token *t, const struct weft_l
     }
 }
 
-/* Four parallel lists. */
-static void put_text_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
-                              wf_place *place, wf_text *out)
-{
-    static const char *const names[] = {"{\"tokens\":[", "],\"token_logprobs\":[", "],\"top_logprobs\":["};
-    for (int list = 0; list < 3; list++) {
-        const struct weft_logprob *at = top;
-        wf_text_print(out, "%s", names[list]);
-        for (size_t i = 0; i < n; at += tokens[i++].n_top) {
-            wf_json_comma(out);
-            put_of_token(j, &tokens[i], at, list, out);
-        }
-    }
-    wf_json_print(out, "],'text_offset':[");
-    for (size_t i = 0; i < n; i++) wf_text_print(out, "%s%zu", i ? "," : "", place_of(j, &tokens[i], place));
-    wf_text_add(out, "]}", 2);
-}
-
 void wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n, const struct weft_logprob *top,
                        wf_place *place, wf_text *out)
 {
     if (!(j->params.chat ? j->params.chat_logprobs : WF_GIVEN(&j->params, LOGPROBS))) wf_text_add(out, "null", 4);
     else if (j->params.chat) put_chat_logprobs(j, tokens, n, top, out);
-    else put_text_logprobs(j, tokens, n, top, place, out);
+    else {
+        /* Four parallel lists. */
+        static const char *const names[] = {"{\"tokens\":[", "],\"token_logprobs\":[", "],\"top_logprobs\":["};
+        for (int list = 0; list < 3; list++) {
+            const struct weft_logprob *at = top;
+            wf_text_print(out, "%s", names[list]);
+            for (size_t i = 0; i < n; at += tokens[i++].n_top) {
+                wf_json_comma(out);
+                put_of_token(j, &tokens[i], at, list, out);
+            }
+        }
+        wf_json_print(out, "],'text_offset':[");
+        for (size_t i = 0; i < n; i++) wf_text_print(out, "%s%zu", i ? "," : "", place_of(j, &tokens[i], place));
+        wf_text_add(out, "]}", 2);
+    }
 }

@@ -82,25 +82,6 @@ static bool put_content(writer *w, const wf_json *m, const char *role)
 
 /* ---- calls of earlier turns ------------------------------------------------------------------------------ */
 
-/* Clients send the text of a JSON object. Most templates want the object, some the text. */
-static bool put_arguments(writer *w, const wf_json *v)
-{
-    const char *text = wf_json_is(v, WF_JSON_STRING) ? wf_json_text(v) : NULL;
-    size_t len = wf_json_bytes(v);
-    wf_text dumped = {0};
-    if (text && !len) text = "{}", len = 2;
-    if (wf_json_is(v, WF_JSON_OBJECT)) wf_json_put(&dumped, v), text = dumped.data, len = dumped.len;
-    bool good = text && text[strspn(text, " \t\r\n")] == '{' && wf_json_whole(text, len);
-    wf_text_print(&w->out, ",\"arguments\":");
-    if (good && w->style->string_arguments) wf_json_put_string(&w->out, text, len);
-    else if (good) wf_text_add(&w->out, text, len);
-    w->out.failed |= dumped.failed;
-    w->bytes += len;
-    free(dumped.data);
-    return good || w->out.failed ||
-           wf_refuse(w->r, 400, "messages", "arguments of a tool call must be the text of a JSON object");
-}
-
 static bool put_call(writer *w, const wf_json *function, const wf_json *id, bool bare)
 {
     static const wf_json none = {.kind = WF_JSON_STRING, .text = ""};
@@ -113,7 +94,22 @@ static bool put_call(writer *w, const wf_json *function, const wf_json *id, bool
     if (id && !bare) wf_json_put_member(&w->out, "id", id);
     wf_text_print(&w->out, bare ? "{\"name\":" : ",\"function\":{\"name\":");
     wf_json_put(&w->out, name);
-    bool ok = put_arguments(w, arguments ? arguments : &none);
+    /* Clients send the text of a JSON object. Most templates want the object, some the text. */
+    const wf_json *v = arguments ? arguments : &none;
+    const char *text = wf_json_is(v, WF_JSON_STRING) ? wf_json_text(v) : NULL;
+    size_t len = wf_json_bytes(v);
+    wf_text dumped = {0};
+    if (text && !len) text = "{}", len = 2;
+    if (wf_json_is(v, WF_JSON_OBJECT)) wf_json_put(&dumped, v), text = dumped.data, len = dumped.len;
+    bool good = text && text[strspn(text, " \t\r\n")] == '{' && wf_json_whole(text, len);
+    wf_text_print(&w->out, ",\"arguments\":");
+    if (good && w->style->string_arguments) wf_json_put_string(&w->out, text, len);
+    else if (good) wf_text_add(&w->out, text, len);
+    w->out.failed |= dumped.failed;
+    w->bytes += len;
+    free(dumped.data);
+    bool ok = good || w->out.failed ||
+              wf_refuse(w->r, 400, "messages", "arguments of a tool call must be the text of a JSON object");
     wf_text_print(&w->out, bare ? "}" : "}}");
     return ok;
 }

@@ -234,17 +234,6 @@ static const struct {
      "Times that a tier was left alone for a while, after failures in a row."},
 };
 
-static void print_of_tiers(page *p, const tiers *t)
-{
-    static const char *const names[WEFT_N_KV_TIERS] = {"host", "disk"};
-    for (size_t k = 0; k < WF_LEN(of_tiers); k++) {
-        print_head(p, of_tiers[k].name, of_tiers[k].type, of_tiers[k].help);
-        for (int i = 0; i < WEFT_N_KV_TIERS; i++)
-            if (t->list[i].bytes)
-                print_line(p, of_tiers[k].name, "", "tier", names[i], (double)of_tier(t, i, of_tiers[k].field));
-    }
-}
-
 /* found: prompt tokens that were found in the KV cache. */
 static void print_tiers(page *p, uint64_t found)
 {
@@ -264,7 +253,13 @@ static void print_tiers(page *p, uint64_t found)
                     FIELD(loaded_bytes), 1);
     print_transfers(p, &t, "kv_offload_total_time_total", "Seconds of these copies.", FIELD(store_ns), FIELD(load_ns),
                     1e-9);
-    print_of_tiers(p, &t);
+    static const char *const names[WEFT_N_KV_TIERS] = {"host", "disk"};
+    for (size_t k = 0; k < WF_LEN(of_tiers); k++) {
+        print_head(p, of_tiers[k].name, of_tiers[k].type, of_tiers[k].help);
+        for (int i = 0; i < WEFT_N_KV_TIERS; i++)
+            if (t.list[i].bytes)
+                print_line(p, of_tiers[k].name, "", "tier", names[i], (double)of_tier(&t, i, of_tiers[k].field));
+    }
 }
 
 static void print_engine(page *p)
@@ -363,16 +358,6 @@ static void print_counts(page *p, const wf_metrics *m)
         print_hist(p, hists[h].name, hists[h].help, hists[h].bounds, WF_HIST_BUCKETS, m->counts[h], m->sums[h]);
 }
 
-/* What its requests have come to; of one that is not loaded, and never was asked for, there is nothing. */
-static void print_requests(page *p, bool ready)
-{
-    wf_metrics *m = &p->model->metrics;
-    pthread_mutex_lock(&m->lock);
-    bool any = ready || m->started;
-    if (any) print_counts(p, m);
-    pthread_mutex_unlock(&m->lock);
-}
-
 void wf_metrics_print(wf_server *s, wf_text *out)
 {
     page p = {.server = s};
@@ -380,7 +365,12 @@ void wf_metrics_print(wf_server *s, wf_text *out)
     while ((p.model = wf_served_next(s, p.model))) {
         bool ready = wf_served_hold(p.model);
         if (ready) print_engine(&p);
-        print_requests(&p, ready);
+        /* What its requests have come to; of one that is not loaded, and never was asked for, there is nothing. */
+        wf_metrics *m = &p.model->metrics;
+        pthread_mutex_lock(&m->lock);
+        bool any = ready || m->started;
+        if (any) print_counts(&p, m);
+        pthread_mutex_unlock(&m->lock);
         if (ready) wf_served_drop(p.model, false);
     }
     p.model = s->models.several ? NULL : s->models.usual;

@@ -86,17 +86,6 @@ void wf_models_scan(wf_server *s)
     pthread_mutex_unlock(&ms->lock);
 }
 
-/* The one of the command line, which is there as soon as it is open. */
-static bool open_one(wf_server *s)
-{
-    wf_served *m = s->models.usual = s->models.first = wf_calloc(1, sizeof *m);
-    if (!m) return false;
-    m->server = s;
-    m->here = true;
-    pthread_mutex_init(&m->metrics.lock, NULL);
-    return true;
-}
-
 bool wf_models_open(wf_server *s)
 {
     wf_models *ms = &s->models;
@@ -108,7 +97,15 @@ bool wf_models_open(wf_server *s)
     pthread_cond_init(&ms->news, &attr);
     pthread_condattr_destroy(&attr);
     ms->several = s->p.models;
-    if (!ms->several) return open_one(s);
+    if (!ms->several) {
+        /* The one of the command line, which is there as soon as it is open. */
+        wf_served *m = s->models.usual = s->models.first = wf_calloc(1, sizeof *m);
+        if (!m) return false;
+        m->server = s;
+        m->here = true;
+        pthread_mutex_init(&m->metrics.lock, NULL);
+        return true;
+    }
     wf_models_folder(ms->folder, sizeof ms->folder);
     if (!*ms->folder || (!stat(ms->folder, &st) && !S_ISDIR(st.st_mode)))
         return !wf_fail(WEFT_ERR_ARG, "there is no folder of models%s%s: WEFT_MODELS names it",

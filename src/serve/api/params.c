@@ -234,16 +234,6 @@ static bool read_kwargs(const wf_served *s, const wf_json *body, wf_text *kwargs
     return !kwargs->failed || wf_refuse(r, 500, "", "out of memory");
 }
 
-/* How the answer is read. */
-static void read_style(const wf_served *s, wf_params *p)
-{
-    const wf_chat_style *c = &s->chat;
-    p->thoughts = c->thoughts;
-    p->thinking = p->thoughts && wf_thoughts_opened(p->thoughts, s->model, p->prompts[0].ids, p->prompts[0].n);
-    p->show = c->show.ids;
-    p->n_show = p->calls ? c->show.n : c->n_show_thoughts;
-}
-
 wf_answer *wf_params_answer(const wf_params *p)
 {
     const wf_answer_style style = {.calls = p->calls ? p->calls->calls : NULL,
@@ -284,7 +274,14 @@ bool wf_chat_read(const wf_served *s, const wf_json *body, wf_params *p, wf_http
     }
     if (e == WEFT_ERR_UNSUPPORTED) ok = wf_refuse(r, WF_UNSUPPORTED, "messages", "%s", wf_last_error());
     else if (e) ok = wf_refuse(r, 400, "messages", "%s", wf_last_error());
-    if (ok && !p->rendered) read_style(s, p);
+    if (ok && !p->rendered) {
+        /* How the answer is read. */
+        const wf_chat_style *c = &s->chat;
+        p->thoughts = c->thoughts;
+        p->thinking = p->thoughts && wf_thoughts_opened(p->thoughts, s->model, p->prompts[0].ids, p->prompts[0].n);
+        p->show = c->show.ids;
+        p->n_show = p->calls ? c->show.n : c->n_show_thoughts;
+    }
     free(messages.data);
     free(tools.data);
     free(kwargs.data);

@@ -43,20 +43,16 @@ void wf_reply_usage(const wf_job *j, wf_text *out)
 
 /* ---- calls of tools -------------------------------------------------------------------------------------- */
 
-/* As long as templates want it, which get it back. */
-static void new_id(enum wf_call_id kind, char out[40])
-{
-    char hex[33];
-    wf_random_hex(hex);
-    if (kind == WF_ID_NINE) hex[9] = 0;
-    wf_copy(out, 40, kind == WF_ID_NINE ? "" : "call_");
-    wf_copy(out + strlen(out), 40 - strlen(out), hex);
-}
-
 wf_slice wf_reply_call_id(const wf_job *j, wf_slice id, char made[40])
 {
     if (id.n) return id;
-    new_id(j->params.calls && j->params.calls->calls ? j->params.calls->calls->id : WF_ID_ANY, made);
+    /* As long as templates want it, which get it back. */
+    enum wf_call_id kind = j->params.calls && j->params.calls->calls ? j->params.calls->calls->id : WF_ID_ANY;
+    char hex[33];
+    wf_random_hex(hex);
+    if (kind == WF_ID_NINE) hex[9] = 0;
+    wf_copy(made, 40, kind == WF_ID_NINE ? "" : "call_");
+    wf_copy(made + strlen(made), 40 - strlen(made), hex);
     return (wf_slice){made, strlen(made)};
 }
 
@@ -93,24 +89,6 @@ static void put_text(const wf_job *j, const wf_choice *c, wf_text *out)
     free(all.data);
 }
 
-static void put_choice(const wf_job *j, wf_choice *c, wf_text *out)
-{
-    wf_place place = wf_place_begin(j, c->index);
-    wf_json_print(out, j->params.chat ? "{'index':%u,'message':" : "{'index':%u,'text':", c->index);
-    if (wf_params_in_parts(&j->params)) {
-        put_message_in_parts(c, out);
-    } else if (j->params.chat) {
-        wf_json_print(out, "{'role':'assistant','content':");
-        put_text(j, c, out);
-        wf_text_add(out, "}", 1);
-    } else {
-        put_text(j, c, out);
-    }
-    wf_json_print(out, ",'logprobs':");
-    wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &place, out);
-    wf_json_print(out, ",'finish_reason':%s}", wf_reply_finish_of(c->end.finish, c->n_calls));
-}
-
 bool wf_reply_has_room(wf_job *j, size_t made_of)
 {
     pthread_mutex_lock(&j->lock);
@@ -130,7 +108,20 @@ static void write_choices(wf_job *j)
         c->cached = c->end.n_cached;
         wf_json_comma(&j->out);
         if (!j->route->api->put_reply) {
-            put_choice(j, c, &j->out);
+            wf_place place = wf_place_begin(j, c->index);
+            wf_json_print(&j->out, j->params.chat ? "{'index':%u,'message':" : "{'index':%u,'text':", c->index);
+            if (wf_params_in_parts(&j->params)) {
+                put_message_in_parts(c, &j->out);
+            } else if (j->params.chat) {
+                wf_json_print(&j->out, "{'role':'assistant','content':");
+                put_text(j, c, &j->out);
+                wf_text_add(&j->out, "}", 1);
+            } else {
+                put_text(j, c, &j->out);
+            }
+            wf_json_print(&j->out, ",'logprobs':");
+            wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &place, &j->out);
+            wf_json_print(&j->out, ",'finish_reason':%s}", wf_reply_finish_of(c->end.finish, c->n_calls));
             continue;
         }
         j->out.failed |= !wf_blocks_feed(c, c->text ? c->text : "", c->n_text, true);

@@ -202,16 +202,6 @@ static void send_whole(wf_job *j, size_t made_of)
     send_refusal(j, &j->refusal);
 }
 
-/* At once: a proxy may give up who is silent while he waits for his turn, or his prompt is computed. */
-static void send_stream(wf_job *j)
-{
-    wf_httpd_reply reply = {.fill = wf_sse_fill, .beat_ns = j->server->limits.beat_s * 1000000000ull};
-    j->sent_ns = wf_now_ns();
-    add_field(&reply.fields, "Cache-Control", "no-cache");
-    add_field(&reply.fields, "X-Accel-Buffering", "no"); /* tells nginx not to buffer */
-    send_reply(j, 200, j->route->api->stream_type, &reply);
-}
-
 /* What has come of its sequences, once all has. */
 static void send_generated(wf_job *j)
 {
@@ -282,8 +272,14 @@ static void request_body(wf_httpd_request *r, const char *data, size_t n)
 static void send_first(wf_job *j)
 {
     if (j->refusal.status) send_refusal(j, &j->refusal);
-    else if (j->params.stream) send_stream(j);
-    else send_generated(j);
+    else if (j->params.stream) {
+        /* At once: a proxy may give up who is silent while he waits for his turn, or his prompt is computed. */
+        wf_httpd_reply reply = {.fill = wf_sse_fill, .beat_ns = j->server->limits.beat_s * 1000000000ull};
+        j->sent_ns = wf_now_ns();
+        add_field(&reply.fields, "Cache-Control", "no-cache");
+        add_field(&reply.fields, "X-Accel-Buffering", "no"); /* tells nginx not to buffer */
+        send_reply(j, 200, j->route->api->stream_type, &reply);
+    } else send_generated(j);
 }
 
 /* What its body, if it has one, asked for. */

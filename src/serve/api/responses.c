@@ -58,83 +58,52 @@ static void responses_put_parts(const wf_json *content, wf_text *out)
     }
 }
 
-static bool responses_put_message(writer *w, const wf_json *item)
-{
-    const wf_json *role = wf_json_get(item, "role"), *content = wf_field(item, "content");
-    if (content && !wf_json_is(content, WF_JSON_STRING) && !wf_json_is(content, WF_JSON_LIST))
-        return wf_refuse(w->r, 400, "input", "content of a message must be a string or a list of parts");
-    bool assistant = wf_json_text(role) && !strcmp(wf_json_text(role), "assistant");
-    if (!assistant || w->content.len || w->calls.len) responses_flush(w);
-    if (assistant) {
-        responses_put_parts(content, &w->content);
-        return true;
-    }
-    wf_json_comma(w->out);
-    wf_text_add(w->out, "{", 1);
-    wf_json_put_member(w->out, "role", role);
-    wf_json_print(w->out, ",'content':[");
-    responses_put_parts(content, w->out);
-    wf_text_add(w->out, "]}", 2);
-    return true;
-}
-
-static void responses_put_result(writer *w, const wf_json *item)
-{
-    responses_flush(w);
-    wf_json_comma(w->out);
-    wf_json_print(w->out, "{'role':'tool'");
-    wf_json_put_member(w->out, "tool_call_id", wf_json_get(item, "call_id"));
-    wf_json_print(w->out, ",'content':[");
-    responses_put_parts(wf_json_get(item, "output"), w->out);
-    wf_text_add(w->out, "]}", 2);
-}
-
-/* Their text or, where there is none, its summary. */
-static void responses_add_thoughts(writer *w, const wf_json *item)
-{
-    const wf_json *content = wf_field(item, "content"), *list = content ? content : wf_field(item, "summary");
-    if (w->content.len || w->calls.len) responses_flush(w);
-    WF_JSON_EACH(part, list) {
-        const wf_json *text = wf_json_get(part, "text");
-        if (wf_json_bytes(text)) wf_text_add(&w->thoughts, text->text, text->n);
-    }
-}
-
 static bool responses_put_item(writer *w, const wf_json *item)
 {
     const char *type = wf_json_text(wf_json_get(item, "type"));
     if (!type && !wf_json_get(item, "role"))
         return wf_refuse(w->r, 400, "input", "each item of input must be an object with a type, or a role");
-    if (!type || !strcmp(type, "message")) return responses_put_message(w, item);
+    if (!type || !strcmp(type, "message")) {
+        const wf_json *role = wf_json_get(item, "role"), *content = wf_field(item, "content");
+        if (content && !wf_json_is(content, WF_JSON_STRING) && !wf_json_is(content, WF_JSON_LIST))
+            return wf_refuse(w->r, 400, "input", "content of a message must be a string or a list of parts");
+        bool assistant = wf_json_text(role) && !strcmp(wf_json_text(role), "assistant");
+        if (!assistant || w->content.len || w->calls.len) responses_flush(w);
+        if (assistant) {
+            responses_put_parts(content, &w->content);
+            return true;
+        }
+        wf_json_comma(w->out);
+        wf_text_add(w->out, "{", 1);
+        wf_json_put_member(w->out, "role", role);
+        wf_json_print(w->out, ",'content':[");
+        responses_put_parts(content, w->out);
+        wf_text_add(w->out, "]}", 2);
+        return true;
+    }
     if (!strcmp(type, "function_call")) wf_chat_put_call(item, "call_id", "arguments", &w->calls);
-    else if (!strcmp(type, "function_call_output")) responses_put_result(w, item);
-    else if (!strcmp(type, "reasoning")) responses_add_thoughts(w, item);
-    else
+    else if (!strcmp(type, "function_call_output")) {
+        responses_flush(w);
+        wf_json_comma(w->out);
+        wf_json_print(w->out, "{'role':'tool'");
+        wf_json_put_member(w->out, "tool_call_id", wf_json_get(item, "call_id"));
+        wf_json_print(w->out, ",'content':[");
+        responses_put_parts(wf_json_get(item, "output"), w->out);
+        wf_text_add(w->out, "]}", 2);
+    } else if (!strcmp(type, "reasoning")) {
+        /* Their text or, where there is none, its summary. */
+        const wf_json *content = wf_field(item, "content"), *list = content ? content : wf_field(item, "summary");
+        if (w->content.len || w->calls.len) responses_flush(w);
+        WF_JSON_EACH(part, list) {
+            const wf_json *text = wf_json_get(part, "text");
+            if (wf_json_bytes(text)) wf_text_add(&w->thoughts, text->text, text->n);
+        }
+    } else
         return wf_refuse(w->r, WF_UNSUPPORTED, "input",
                          "items of type '%.40s' are not supported, only message, reasoning, function_call and "
                          "function_call_output: leave it out",
                          type);
     return true;
-}
-
-static bool responses_put_input(const wf_json *body, wf_text *out, wf_http_error *r)
-{
-    const wf_json *input = wf_field(body, "input"), *system = wf_field(body, "instructions");
-    writer w = {.out = out, .r = r};
-    bool ok = true;
-    if (!wf_json_is(input, WF_JSON_STRING) && !wf_json_count(input))
-        return wf_refuse(r, 400, "input", "input must be a string, or a list of at least one item");
-    if (system && !wf_json_is(system, WF_JSON_STRING))
-        return wf_refuse(r, 400, "instructions", "instructions must be a string");
-    wf_json_put_name(out, "add_generation_prompt");
-    wf_json_print(out, "true,'messages':[");
-    if (system) wf_json_print(out, "{'role':'system','content':%s}", system->text);
-    if (wf_json_is(input, WF_JSON_STRING)) wf_json_comma(out);
-    if (wf_json_is(input, WF_JSON_STRING)) wf_json_print(out, "{'role':'user','content':%s}", input->text);
-    for (size_t i = 0; ok && i < wf_json_count(input); i++) ok = responses_put_item(&w, wf_json_at(input, i));
-    responses_flush(&w);
-    wf_text_add(out, "]", 1);
-    return ok;
 }
 
 static bool responses_put_tools(const wf_json *body, wf_text *out, wf_http_error *r)
@@ -186,20 +155,6 @@ static bool responses_put_members(const wf_json *body, wf_text *out, wf_http_err
     return true;
 }
 
-static bool responses_keep_echo(const wf_json *body, wf_params *p, wf_http_error *r)
-{
-    static const char *const members[][2] = {
-        {"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"}, {"tool_choice", "\"auto\""},
-        {"tools", "[]"}};
-    for (size_t i = 0; i < WF_LEN(members); i++) {
-        const wf_json *v = wf_field(body, members[i][0]);
-        wf_text_print(&p->echoed, ",\"%s\":", members[i][0]);
-        if (v) wf_json_put(&p->echoed, v);
-        else wf_text_add(&p->echoed, members[i][1], strlen(members[i][1]));
-    }
-    return !p->echoed.failed || wf_refuse(r, 500, "", "out of memory for the request");
-}
-
 static bool responses_translate(wf_job *j, const wf_json *body, wf_text *out)
 {
     wf_http_error *r = &j->refusal;
@@ -209,8 +164,33 @@ static bool responses_translate(wf_job *j, const wf_json *body, wf_text *out)
             return wf_refuse(r, WF_UNSUPPORTED, "include",
                              "include with '%.40s' is not supported: leave it out; thoughts come as they are",
                              wf_json_text(one) ? one->text : "");
-    return responses_put_members(body, out, r) && responses_put_tools(body, out, r) &&
-           responses_put_input(body, out, r) && responses_keep_echo(body, &j->params, r);
+    if (!responses_put_members(body, out, r) || !responses_put_tools(body, out, r)) return false;
+    const wf_json *input = wf_field(body, "input"), *system = wf_field(body, "instructions");
+    writer w = {.out = out, .r = r};
+    bool ok = true;
+    if (!wf_json_is(input, WF_JSON_STRING) && !wf_json_count(input))
+        return wf_refuse(r, 400, "input", "input must be a string, or a list of at least one item");
+    if (system && !wf_json_is(system, WF_JSON_STRING))
+        return wf_refuse(r, 400, "instructions", "instructions must be a string");
+    wf_json_put_name(out, "add_generation_prompt");
+    wf_json_print(out, "true,'messages':[");
+    if (system) wf_json_print(out, "{'role':'system','content':%s}", system->text);
+    if (wf_json_is(input, WF_JSON_STRING)) wf_json_comma(out);
+    if (wf_json_is(input, WF_JSON_STRING)) wf_json_print(out, "{'role':'user','content':%s}", input->text);
+    for (size_t i = 0; ok && i < wf_json_count(input); i++) ok = responses_put_item(&w, wf_json_at(input, i));
+    responses_flush(&w);
+    wf_text_add(out, "]", 1);
+    if (!ok) return false;
+    static const char *const members[][2] = {
+        {"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"}, {"tool_choice", "\"auto\""},
+        {"tools", "[]"}};
+    for (size_t i = 0; i < WF_LEN(members); i++) {
+        const wf_json *v = wf_field(body, members[i][0]);
+        wf_text_print(&j->params.echoed, ",\"%s\":", members[i][0]);
+        if (v) wf_json_put(&j->params.echoed, v);
+        else wf_text_add(&j->params.echoed, members[i][1], strlen(members[i][1]));
+    }
+    return !j->params.echoed.failed || wf_refuse(r, 500, "", "out of memory for the request");
 }
 
 /* ---- replies --------------------------------------------------------------------------------------------- */
@@ -248,15 +228,6 @@ static void responses_put_block(const wf_choice *c, const wf_block *b, wf_text *
     wf_text_add(out, "]}", 2);
 }
 
-static void responses_put_usage(const wf_choice *c, wf_text *out)
-{
-    size_t input = c->job->params.prompts[0].n;
-    wf_json_print(out,
-                  "{'input_tokens':%zu,'input_tokens_details':{'cached_tokens':%zu},'output_tokens':%zu,"
-                  "'output_tokens_details':{'reasoning_tokens':%zu},'total_tokens':%zu}",
-                  input, c->cached, c->generated, c->reasoning, input + c->generated);
-}
-
 /* status NULL: as it has ended. */
 static void responses_put_response(const wf_choice *c, const char *status, const wf_http_error *failed, wf_text *out)
 {
@@ -277,8 +248,13 @@ static void responses_put_response(const wf_choice *c, const char *status, const
                   (bool)!p->one_call, (double)p->sampling.temperature, (double)p->sampling.top_p);
     wf_text_add(out, c->blocks.done.data, c->blocks.done.len);
     wf_json_print(out, "],'usage':");
-    if (ended) responses_put_usage(c, out);
-    else wf_text_add(out, "null", 4);
+    if (ended) {
+        size_t input = c->job->params.prompts[0].n;
+        wf_json_print(out,
+                      "{'input_tokens':%zu,'input_tokens_details':{'cached_tokens':%zu},'output_tokens':%zu,"
+                      "'output_tokens_details':{'reasoning_tokens':%zu},'total_tokens':%zu}",
+                      input, c->cached, c->generated, c->reasoning, input + c->generated);
+    } else wf_text_add(out, "null", 4);
     wf_text_add(out, "}", 1);
 }
 

@@ -90,20 +90,6 @@ static uint32_t take_budget(const wf_served *m)
     return b.n_seqs;
 }
 
-static void say_chat(const wf_served *m)
-{
-    const wf_server *s = m->server;
-    if (!m->chat.usable)
-        wf_say(s, "no chats: %s; until then /v1/chat/completions answers with status 400", wf_last_error());
-    if (m->chat.generic && m->chat.usable)
-        wf_say(s, "the chat template knows no tools: the model is told of them, and calls them, in a generic form");
-    if (m->chat.no_system)
-        wf_say(s, "the chat template has no system messages: they stand before the next message of the user");
-    if (m->chat.tools && !m->chat.calls)
-        wf_say(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known "
-                  "here; see --tool-call-parser");
-}
-
 bool wf_served_publish(wf_served *m, const wf_opening *o)
 {
     wf_models *ms = &m->server->models;
@@ -122,7 +108,16 @@ bool wf_served_publish(wf_served *m, const wf_opening *o)
                m->pooling);
     else {
         wf_say(m->server, "sampling of requests that do not say it: %s", o->sampling_text);
-        say_chat(m);
+        const wf_server *s = m->server;
+        if (!m->chat.usable)
+            wf_say(s, "no chats: %s; until then /v1/chat/completions answers with status 400", wf_last_error());
+        if (m->chat.generic && m->chat.usable)
+            wf_say(s, "the chat template knows no tools: the model is told of them, and calls them, in a generic form");
+        if (m->chat.no_system)
+            wf_say(s, "the chat template has no system messages: they stand before the next message of the user");
+        if (m->chat.tools && !m->chat.calls)
+            wf_say(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known "
+                      "here; see --tool-call-parser");
     }
     pthread_mutex_lock(&ms->lock);
     m->state = WF_SERVED_READY;

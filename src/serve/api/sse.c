@@ -177,15 +177,6 @@ static void stream_delta(wf_choice *c, const wf_block *b, wf_slice text)
     end_choice(c->job, c, NULL);
 }
 
-/* The text goes where it belongs; what else the part has follows in an event of its own. */
-static void write_in_parts(wf_job *j, wf_choice *c, const part *p)
-{
-    bool own = !j->route->api->put_reply;
-    j->out.failed |= !wf_blocks_feed(c, p->text, p->n_text, p->done);
-    if (own && (p->done || (j->params.chat_logprobs && p->n_tokens))) write_choice(j, c, NULL, 0, p);
-    c->ended = p->done;
-}
-
 static void write_part(wf_job *j, wf_choice *c, const part *p)
 {
     if (!c->opened) open_choice(j, c);
@@ -193,7 +184,11 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
     wf_blocks_count(c, p->text, p->n_text, p->tokens, p->n_tokens);
     if (!p->n_text && !p->n_tokens && !p->done) return;
     if (j->route->api->put_reply || wf_params_in_parts(&j->params)) {
-        write_in_parts(j, c, p);
+        /* The text goes where it belongs; what else the part has follows in an event of its own. */
+        bool own = !j->route->api->put_reply;
+        j->out.failed |= !wf_blocks_feed(c, p->text, p->n_text, p->done);
+        if (own && (p->done || (j->params.chat_logprobs && p->n_tokens))) write_choice(j, c, NULL, 0, p);
+        c->ended = p->done;
         return;
     }
     bool plain = !j->params.chat_logprobs && j->params.chat;

@@ -122,27 +122,24 @@ static bool write_some(wf_job *j, bool strings)
     return t->at == t->n;
 }
 
-static void write_next(wf_job *j)
-{
-    wf_token_list *t = &j->tokens;
-    if (t->next == WF_LIST_HEAD) {
-        wf_text_print(&j->out, "{\"count\":%zu,\"max_model_len\":%u,\"tokens\":[", t->n, j->served->context);
-        t->next = WF_LIST_TOKENS;
-    } else if (t->next == WF_LIST_TOKENS && write_some(j, false)) {
-        wf_text_print(&j->out, t->strings ? "],\"token_strs\":[" : "]}");
-        t->next = t->strings ? WF_LIST_STRINGS : WF_LIST_END;
-        t->at = 0;
-    } else if (t->next == WF_LIST_STRINGS && write_some(j, true)) {
-        wf_text_print(&j->out, "]}");
-        t->next = WF_LIST_END;
-    }
-}
-
 enum wf_httpd_more wf_tokenize_fill(void *job, wf_slice *part)
 {
     wf_job *j = job;
     j->out.len = 0;
-    while (j->out.len < BLOCK && j->tokens.next != WF_LIST_END) write_next(j);
+    while (j->out.len < BLOCK && j->tokens.next != WF_LIST_END) {
+        wf_token_list *t = &j->tokens;
+        if (t->next == WF_LIST_HEAD) {
+            wf_text_print(&j->out, "{\"count\":%zu,\"max_model_len\":%u,\"tokens\":[", t->n, j->served->context);
+            t->next = WF_LIST_TOKENS;
+        } else if (t->next == WF_LIST_TOKENS && write_some(j, false)) {
+            wf_text_print(&j->out, t->strings ? "],\"token_strs\":[" : "]}");
+            t->next = t->strings ? WF_LIST_STRINGS : WF_LIST_END;
+            t->at = 0;
+        } else if (t->next == WF_LIST_STRINGS && write_some(j, true)) {
+            wf_text_print(&j->out, "]}");
+            t->next = WF_LIST_END;
+        }
+    }
     *part = (wf_slice){j->out.data, j->out.len};
     return j->out.failed ? WF_HTTP_BREAK : j->tokens.next == WF_LIST_END ? WF_HTTP_END : WF_HTTP_MORE;
 }

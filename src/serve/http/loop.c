@@ -52,19 +52,6 @@ static void arm_listener(wf_httpd *h)
     if (h->listener >= 0) epoll_ctl(h->epoll, EPOLL_CTL_MOD, h->listener, &ev);
 }
 
-static void accept_some(wf_httpd *h)
-{
-    bool lacking = is_full(h) && !wf_room_make(h); /* the event says that one waits */
-    while (!lacking && !is_full(h)) {
-        int fd = wf_accept_next(h, &lacking);
-        if (fd < 0) break;
-        lacking = !wf_conn_open(h, fd);
-    }
-    if (!lacking) return;
-    h->retry_ns = wf_now_ns() + WF_HTTP_TICK_MS * 1000000ull;
-    arm_listener(h);
-}
-
 static wf_conn *next_awake(wf_httpd *h)
 {
     pthread_mutex_lock(&h->lock);
@@ -93,8 +80,18 @@ static void handle_event(wf_httpd *h, const struct epoll_event *e)
 {
     uint64_t count;
     wf_conn *c = e->data.ptr;
-    if (e->data.ptr == &h->listener) accept_some(h);
-    else if (e->data.ptr == &h->wake) (void)!read(h->wake, &count, sizeof count);
+    if (e->data.ptr == &h->listener) {
+        bool lacking = is_full(h) && !wf_room_make(h); /* the event says that one waits */
+        while (!lacking && !is_full(h)) {
+            int fd = wf_accept_next(h, &lacking);
+            if (fd < 0) break;
+            lacking = !wf_conn_open(h, fd);
+        }
+        if (lacking) {
+            h->retry_ns = wf_now_ns() + WF_HTTP_TICK_MS * 1000000ull;
+            arm_listener(h);
+        }
+    } else if (e->data.ptr == &h->wake) (void)!read(h->wake, &count, sizeof count);
     else if (!c->dead) wf_conn_event(c, e->events);
 }
 
