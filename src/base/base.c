@@ -40,10 +40,7 @@ weft_status wf_stop_now(void)
     return stop.fn && stop.fn(stop.user) ? wf_fail(WEFT_ERR_CANCELLED, "cancelled") : WEFT_OK;
 }
 
-weft_status wf_stop_asked(size_t *n)
-{
-    return ++*n % 4096 ? WEFT_OK : wf_stop_now();
-}
+weft_status wf_stop_asked(size_t *n) { return ++*n % 4096 ? WEFT_OK : wf_stop_now(); }
 
 static _Thread_local wf_listener listener;
 
@@ -85,15 +82,9 @@ weft_status wf_unused(const uint64_t *reserved, size_t n)
     return WEFT_OK;
 }
 
-const char *wf_error(void)
-{
-    return error_text;
-}
+const char *wf_error(void) { return error_text; }
 
-const char *weft_last_error(void)
-{
-    return error_text;
-}
+const char *weft_last_error(void) { return error_text; }
 
 const char *weft_status_name(enum weft_status s)
 {
@@ -106,10 +97,7 @@ const char *weft_status_name(enum weft_status s)
     return (size_t)s < WF_LEN(names) ? names[s] : "unknown status";
 }
 
-const char *weft_version(void)
-{
-    return WF_VERSION;
-}
+const char *weft_version(void) { return WF_VERSION; }
 
 /* ---- log --------------------------------------------------------------------------------------- */
 
@@ -126,10 +114,7 @@ void weft_log_to(weft_log_fn fn, void *user, enum weft_log_level level)
     sink.level = level;
 }
 
-bool wf_log_on(enum weft_log_level level)
-{
-    return level <= sink.level;
-}
+bool wf_log_on(enum weft_log_level level) { return level <= sink.level; }
 
 void wf_log(enum weft_log_level level, const char *fmt, ...)
 {
@@ -199,10 +184,7 @@ uint64_t wf_random(uint64_t seed, uint64_t counter)
     return z ^ (z >> 31);
 }
 
-double wf_random_unit(uint64_t seed, uint64_t counter)
-{
-    return (double)(wf_random(seed, counter) >> 11) * 0x1p-53;
-}
+double wf_random_unit(uint64_t seed, uint64_t counter) { return (double)(wf_random(seed, counter) >> 11) * 0x1p-53; }
 
 static uint64_t hash_seed;
 
@@ -272,10 +254,7 @@ char *wf_strdup(const char *s)
     return p ? strcpy(p, s) : NULL;
 }
 
-void wf_copy(char *dst, size_t cap, const char *src)
-{
-    snprintf(dst, cap, "%s", src);
-}
+void wf_copy(char *dst, size_t cap, const char *src) { snprintf(dst, cap, "%s", src); }
 
 /* ---- text of others ---------------------------------------------------------------------------- */
 
@@ -356,10 +335,7 @@ void wf_show(char *dst, size_t cap, const char *src)
     if (i < len && cap >= sizeof WF_CUT) memcpy(dst + cut, WF_CUT, sizeof WF_CUT);
 }
 
-void weft_free(void *p)
-{
-    free(p);
-}
+void weft_free(void *p) { free(p); }
 
 const char *wf_human(uint64_t n, bool binary, char *buf, size_t cap)
 {

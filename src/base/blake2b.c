@@ -12,10 +12,7 @@ static const uint8_t sigma[10][16] = {
     {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11}, {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
     {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5}, {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
 
-static inline uint64_t rotated(uint64_t x, int n)
-{
-    return x >> n | x << (64 - n);
-}
+static inline uint64_t rotated(uint64_t x, int n) { return x >> n | x << (64 - n); }
 
 static inline uint64_t word_at(const uint8_t *p)
 {

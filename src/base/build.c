@@ -47,10 +47,7 @@ static int visit(struct dl_phdr_info *o, size_t size, void *user)
     return 1;
 }
 
-static void find(void)
-{
-    dl_iterate_phdr(visit, NULL);
-}
+static void find(void) { dl_iterate_phdr(visit, NULL); }
 
 const char *wf_build_id(void)
 {

@@ -118,10 +118,7 @@ static unsigned long long start_time(long pid)
     return t;
 }
 
-static bool is_alive(long pid, unsigned long long started)
-{
-    return start_time(pid) == started;
-}
+static bool is_alive(long pid, unsigned long long started) { return start_time(pid) == started; }
 
 void wf_cache_own_path(char *buf, size_t cap, const char *dir, const wf_cache_key *key, const char *what)
 {
@@ -149,10 +146,7 @@ bool wf_cache_remove_dead(const char *dir, const wf_cache_key *key, const char *
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
 
-static bool write_all(FILE *f, const void *data, size_t n)
-{
-    return fwrite(data, 1, n, f) == n;
-}
+static bool write_all(FILE *f, const void *data, size_t n) { return fwrite(data, 1, n, f) == n; }
 
 bool wf_cache_can_put(const char *dir)
 {

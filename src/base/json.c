@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "base/file.h"
 
-#include <errno.h>
 #include <float.h>
 #include <locale.h>
 #include <math.h>

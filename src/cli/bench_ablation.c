@@ -43,8 +43,6 @@ static void on_row(void *user, const struct weft_ablation_row *r)
     a->tuned |= !strcmp(r->plan, "tuned");
 }
 
-/* ---- running ----------------------------------------------------------------------------------------------------- */
-
 static int run_ablation(ablation *a, struct weft_engine *e)
 {
     const wf_opts *o = a->view.o;

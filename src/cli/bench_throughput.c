@@ -340,10 +340,7 @@ static weft_status warm_up(throughput *t, struct weft_engine *e, const char *pol
     return s;
 }
 
-static uint32_t rounds_of(const throughput *t)
-{
-    return WF_MAX(t->o->load.rounds, 1u);
-}
+static uint32_t rounds_of(const throughput *t) { return WF_MAX(t->o->load.rounds, 1u); }
 
 static weft_status run_load(throughput *t, struct weft_engine *e, const char *policy, const wf_named_load *l,
                             double rate)

@@ -215,18 +215,6 @@ static void no_history(const char *path, const char *why)
     wf_log(WEFT_LOG_WARN, "no history is kept: %s: %s; WEFT_HISTORY names another file", path, why);
 }
 
-/* Only a regular file keeps one: the mode of a device is not ours to change, and a FIFO would block. /dev/null is how
- * to say "none". */
-static bool can_keep(const char *path)
-{
-    struct stat st;
-    bool regular = stat(path, &st) || S_ISREG(st.st_mode);
-    if (regular && is_history(path)) return true;
-    if (strcmp(path, "/dev/null"))
-        no_history(path, regular ? "something else wrote it, so it is left as it is" : "not a regular file");
-    return false;
-}
-
 /* The lines that were read are all that stays of a file that is too large. */
 static void shorten_line(wf_line *l)
 {
@@ -243,7 +231,16 @@ static void open_history(wf_line *l)
 {
     char path[PATH_MAX];
     HistEvent ev;
-    if (!history_path(path, sizeof path) || !can_keep(path)) return;
+    /* Only a regular file keeps one: the mode of a device is not ours to change, and a FIFO would block. /dev/null
+     * is how to say "none". */
+    if (!history_path(path, sizeof path)) return;
+    struct stat st;
+    bool regular = stat(path, &st) || S_ISREG(st.st_mode);
+    if (!regular || !is_history(path)) {
+        if (strcmp(path, "/dev/null"))
+            no_history(path, regular ? "something else wrote it, so it is left as it is" : "not a regular file");
+        return;
+    }
     bool loaded = history(l->history, &ev, H_LOAD, path) >= 0;
     l->history_fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (l->history_fd < 0) no_history(path, strerror(errno));

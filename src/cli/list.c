@@ -13,8 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- what is there --------------------------------------------------------------------------- */
-
 /* Another program's .part files have no record beside them. */
 static bool is_unfinished(const char *folder, const char *name, struct stat *st)
 {

@@ -129,10 +129,7 @@ static bool wants_others(const wf_opts *o)
 
 static volatile sig_atomic_t told_to_end;
 
-static void note_end(int sig)
-{
-    told_to_end = sig;
-}
+static void note_end(int sig) { told_to_end = sig; }
 
 static bool is_told_to_end(void *unused)
 {

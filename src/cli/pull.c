@@ -5,8 +5,6 @@
 #include "base/file.h"
 #include "pull/pull.h"
 
-#include <stdio.h>
-
 #define RETRIES 6
 #define RETRY_S 1
 #define STALL_S 60

@@ -34,8 +34,6 @@ int wf_print_json(wf_text *o)
     return good ? WF_EXIT_OK : WF_EXIT_RUNTIME;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------------------- */
-
 bool wf_rows_for_people(const wf_rows *r) { return !r->format || !strcmp(r->format, "md"); }
 
 /* Padded to the width by characters, of which some take several bytes. */

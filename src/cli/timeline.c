@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/file.h"
 #include "cli/cli.h"
-#include "cli/rows.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -219,8 +218,6 @@ static void draw_strip(const sheet *sh, const panel *p, const look *l, double y)
     snprintf(mean, sizeof mean, "%.0f %%", 100 * mean_use(p->step, p->from, p->until, l->class));
     svg_text(sh->f, LEFT + INNER + 8, y + STRIP / 2.0 + 4, "start", TEXT, mean);
 }
-
-/* ---- all ------------------------------------------------------------------------------------ */
 
 static void draw_axis(const sheet *sh, const panel *p, double top, double y)
 {

@@ -52,29 +52,24 @@ static size_t find_out(const work *w, const char *name)
 
 /* ---- formats ----------------------------------------------------------------------------------------- */
 
-/* The type of a tensor in the output. Integers, which are no weights, are copied. */
-static weft_status choose_type(const work *w, wf_gguf_tensor *t)
-{
-    bool other = false;
-    uint32_t block = 1, bytes;
-    wf_ggml_type_size(t->ggml_type, &block, &bytes);
-    bool readable = t->dtype >= 0 && wf_dtypes[t->dtype].decode;
-    if (!readable && block > 1)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%s' has type %s, which weft does not read; it reads %s",
-                       WF_SHOW(t->name), wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
-    if (!readable) return WEFT_OK;
-    int before = t->dtype;
-    t->dtype = (int)wf_recipe_dtype(w->recipe, t, &other);
-    t->ggml_type = wf_dtypes[t->dtype].ggml;
-    w->result->n_other += other;
-    w->result->n_again += wf_dtypes[before].block > 1 && t->dtype != before;
-    return WEFT_OK;
-}
-
 static weft_status push_tensor(const work *w, const wf_gguf_tensor *t)
 {
     wf_gguf_tensor to = *t;
-    WF_TRY(choose_type(w, &to));
+    /* The type of a tensor in the output. Integers, which are no weights, are copied. */
+    bool other = false;
+    uint32_t block = 1, bytes;
+    wf_ggml_type_size(to.ggml_type, &block, &bytes);
+    bool readable = to.dtype >= 0 && wf_dtypes[to.dtype].decode;
+    if (!readable && block > 1)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%s' has type %s, which weft does not read; it reads %s",
+                       WF_SHOW(to.name), wf_ggml_type_name(to.ggml_type), wf_weight_dtype_names);
+    if (readable) {
+        int before = to.dtype;
+        to.dtype = (int)wf_recipe_dtype(w->recipe, &to, &other);
+        to.ggml_type = wf_dtypes[to.dtype].ggml;
+        w->result->n_other += other;
+        w->result->n_again += wf_dtypes[before].block > 1 && to.dtype != before;
+    }
     return wf_folder_push(w->out, &to);
 }
 
@@ -107,25 +102,6 @@ static weft_status add_tensor(work *w, size_t i)
     return WEFT_OK;
 }
 
-/* ---- rows that move ------------------------------------------------------------------------------------ */
-
-/* Hyperparameters of a folder whose rows of q and k must be interleaved: what it would have as a GGUF file, the pairs
- * side by side. */
-static weft_status read_pairs(const work *w, wf_hparams *hp, bool *interleave)
-{
-    const wf_arch *arch;
-    bool as_file = false;
-    *interleave = false;
-    if (!w->in->folder) return WEFT_OK;
-    WF_TRY(wf_arch_find(w->in, &arch));
-    WF_TRY(arch->hparams(w->in, hp));
-    WF_TRY(wf_arch_halves(arch, w->in, false, &as_file));
-    *interleave = hp->neox && !as_file;
-    return WEFT_OK;
-}
-
-/* ---- all of it ------------------------------------------------------------------------------------------ */
-
 /* No expert may be missing, and none is there twice, for names are unique. */
 static weft_status check_whole(const work *w)
 {
@@ -143,8 +119,15 @@ static weft_status list_all(work *w, uint64_t *bytes)
     *bytes = wf_gguf_place(w->out);
     /* Each tensor's part of the one that it goes to. */
     wf_hparams hp = {0};
-    bool interleave;
-    WF_TRY(read_pairs(w, &hp, &interleave));
+    bool interleave = false, as_file = false;
+    /* Of a folder whose rows of q and k must be interleaved: as a GGUF file it would have the pairs side by side. */
+    const wf_arch *arch;
+    if (w->in->folder) {
+        WF_TRY(wf_arch_find(w->in, &arch));
+        WF_TRY(arch->hparams(w->in, &hp));
+        WF_TRY(wf_arch_halves(arch, w->in, false, &as_file));
+        interleave = hp.neox && !as_file;
+    }
     for (size_t i = 0; i < w->in->n_tensors; i++) {
         const wf_gguf_tensor *from = &w->in->tensors[i];
         wf_gguf_tensor part = w->out->tensors[w->places[i].tensor];

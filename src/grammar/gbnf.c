@@ -6,10 +6,8 @@
  * come first in it and behind it, so that few tokens have to be read by stacks (mask.c). */
 #include "grammar/internal.h"
 #include "grammar/regex_parse.h"
-#include "grammar/regex_pool.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_IN_PLACE = 300, MOST_TIMES = 50000 };
@@ -99,22 +97,6 @@ static re read_literal(parser *s)
     return out;
 }
 
-/* Behind "[". */
-static re read_class(parser *s)
-{
-    char_class *k = grammar_take(s->g, sizeof *k);
-    bool negative = take(s, "^");
-    while (!take(s, "]")) {
-        uint32_t first = literal_char(s), last = first;
-        if (s->end - s->p >= 2 && s->p[0] == '-' && s->p[1] != ']') s->p++, last = literal_char(s);
-        if (last < first) grammar_fail(s->g, "a class with its range the wrong way round");
-        class_add(s, k, first, last);
-    }
-    if (!k->n) grammar_fail(s->g, "a class without a character");
-    if (negative) class_invert(s, k);
-    return re_chars(s->pool, k->r, k->n);
-}
-
 static gbnf_item *item_new(parser *s, gbnf_item like)
 {
     gbnf_item *item = grammar_take(s->g, sizeof *item);
@@ -130,8 +112,20 @@ static gbnf_item *read_single(parser *s)
     if (s->p == s->end) return NULL;
     gbnf_item *item = item_new(s, (gbnf_item){0});
     if (take(s, "\"")) item->chars = read_literal(s);
-    else if (take(s, "[")) item->chars = read_class(s);
-    else if (take(s, ".")) item->chars = re_any_char(s->pool);
+    else if (take(s, "[")) {
+        /* Behind "[". */
+        char_class *k = grammar_take(s->g, sizeof *k);
+        bool negative = take(s, "^");
+        while (!take(s, "]")) {
+            uint32_t first = literal_char(s), last = first;
+            if (s->end - s->p >= 2 && s->p[0] == '-' && s->p[1] != ']') s->p++, last = literal_char(s);
+            if (last < first) grammar_fail(s->g, "a class with its range the wrong way round");
+            class_add(s, k, first, last);
+        }
+        if (!k->n) grammar_fail(s->g, "a class without a character");
+        if (negative) class_invert(s, k);
+        item->chars = re_chars(s->pool, k->r, k->n);
+    } else if (take(s, ".")) item->chars = re_any_char(s->pool);
     else if (take(s, "(")) {
         item->is = IS_GROUP, item->group = read_choices(s);
         if (!take_word(s, ")")) grammar_fail(s->g, "expected ) of the bracket");
@@ -267,20 +261,6 @@ static bool item_nullable(wf_grammar *g, const gbnf_item *i)
     gbnf_item alone = *i;
     alone.next = NULL;
     return items_nullable(g, &alone);
-}
-
-static void rules_know(wf_grammar *g)
-{
-    for (bool more = true, back = false; more; back = !back) {
-        more = false;
-        for (size_t k = 0; k < g->n_rules; k++) {
-            gbnf_rule *r = &g->rules[back ? g->n_rules - 1 - k : k];
-            bool empty, ends;
-            choices_know(g, r->body, &empty, &ends);
-            more |= empty != r->nullable || ends != r->ends;
-            r->nullable = empty, r->ends = ends;
-        }
-    }
 }
 
 /* For an error that is found when all is read. */
@@ -430,7 +410,16 @@ static void gbnf_compile(wf_grammar *g, const char *text, size_t n)
             reader_return(s, g->rules[i].name.text);
             grammar_fail(g, "there is no rule %.*s", NAME(&g->rules[i]));
         }
-    rules_know(g);
+    for (bool more = true, back = false; more; back = !back) {
+        more = false;
+        for (size_t k = 0; k < g->n_rules; k++) {
+            gbnf_rule *r = &g->rules[back ? g->n_rules - 1 - k : k];
+            bool empty, ends;
+            choices_know(g, r->body, &empty, &ends);
+            more |= empty != r->nullable || ends != r->ends;
+            r->nullable = empty, r->ends = ends;
+        }
+    }
     if (!g->rules[root].ends) grammar_fail(g, "the rule root is never complete");
     for (size_t i = 0; i < g->n_rules; i++) rule_begins(s, &g->rules[i]);
     rule_measure(g, root);

@@ -168,8 +168,6 @@ static bool raw_may_end(wf_grammar *g, const thread *t)
     return false;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------------ */
-
 static void value_begin(wf_grammar *g, const thread *t, unsigned char c)
 {
     const alternative *unique = t->up ? t->up->of->unique : NULL;

@@ -198,8 +198,6 @@ static re parse_class(parser *s)
     return re_chars(s->pool, k->r, k->n);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------- */
-
 static re parse_group(parser *s)
 {
     bool look = false, negative = false;

@@ -87,8 +87,6 @@ wf_jvalue wf_jitem(wf_jrun *r, wf_jvalue v, wf_jvalue key)
     return wf_jundefined("an item");
 }
 
-/* ---- slices ---------------------------------------------------------------------------------------------- */
-
 static int64_t bound(wf_jrun *r, wf_jvalue v, int64_t absent)
 {
     if (v.kind == WF_JNONE || v.kind == WF_JABSENT) return absent;

@@ -1,8 +1,6 @@
 /* dict: mappings in the order of insertion, with a hash table beside the entries. */
 #include "jinja/internal.h"
 
-#include <math.h>
-
 /* Equal keys have equal hashes: 1, 1.0 and true are one key. */
 static uint64_t hash_of(wf_jrun *r, wf_jvalue k)
 {

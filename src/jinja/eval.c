@@ -107,8 +107,6 @@ wf_jvalue wf_jeval(wf_jrun *r, wf_jframe *f, const wf_jnode *n)
     return v;
 }
 
-/* ---- arguments --------------------------------------------------------------------------------------------- */
-
 static void add_keyword(wf_jrun *r, wf_jargs *a, size_t *cap, wf_jvar kw)
 {
     wf_jstep(r, a->n_kw / 4);

@@ -242,8 +242,6 @@ static wf_jvalue filter_pick(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return out;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
-
 static wf_jvalue filter_join(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jlist *l = wf_jiterate(r, self);

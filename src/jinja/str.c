@@ -72,8 +72,6 @@ size_t wf_jstr_find(wf_jstr s, wf_jstr what, size_t from)
     return at ? (size_t)(at - s.p) : SIZE_MAX;
 }
 
-/* ---- characters ------------------------------------------------------------------------------------- */
-
 size_t wf_jstr_count(wf_jstr s)
 {
     size_t n = 0;

@@ -33,10 +33,7 @@ typedef struct ablation {
 } ablation;
 
 /* Copies run beside the plan of another side, where there are any. */
-static bool has_side(const ablation *a, size_t s)
-{
-    return s == OFFLOAD ? a->offload.n_copies > 0 : a->sides[s].n > 0;
-}
+static bool has_side(const ablation *a, size_t s) { return s == OFFLOAD ? a->offload.n_copies > 0 : a->sides[s].n > 0; }
 
 /* ---- plans --------------------------------------------------------------------------------------------------- */
 
@@ -107,10 +104,7 @@ static weft_status prepare_sides(ablation *a)
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
-static bool is_stopped(const ablation *a)
-{
-    return a->p->stop && a->p->stop(a->p->user);
-}
+static bool is_stopped(const ablation *a) { return a->p->stop && a->p->stop(a->p->user); }
 
 static weft_status run_step(ablation *a, size_t load, size_t side, double *us)
 {
@@ -195,8 +189,6 @@ static weft_status run_load(ablation *a, size_t load)
     report_load(a, load);
     return WEFT_OK;
 }
-
-/* ---- all ----------------------------------------------------------------------------------------------------- */
 
 weft_status weft_ablation(struct weft_engine *e, const struct weft_ablation_params *p)
 {

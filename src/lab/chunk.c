@@ -5,7 +5,6 @@
  */
 #include "base/file.h"
 #include "exec/exec.h"
-#include "select/select.h"
 #include "lab/measure.h"
 #include "lab/overlap.h"
 

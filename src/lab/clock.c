@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SAMPLE_NS 50e6 /* length of a sample: detecting the end may take 0.2 ms */
 #define GLANCE_NS 2e6 /* length of a batch that shows which variants have no chance */

@@ -28,10 +28,7 @@ weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params
     return fflush(f) ? wf_fail(WEFT_ERR_IO, "the plan could not be written whole") : WEFT_OK;
 }
 
-const char *weft_engine_plan_source(const struct weft_engine *e)
-{
-    return e->layout.plan_from;
-}
+const char *weft_engine_plan_source(const struct weft_engine *e) { return e->layout.plan_from; }
 
 weft_status weft_plan_source(const struct weft_model *m, const struct weft_engine_params *p, char *out, size_t cap)
 {

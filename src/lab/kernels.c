@@ -1,7 +1,6 @@
 /* kernels.c: weft_kernels and weft_kernel_source — which kernels there are, and their text. */
 #include "lab/lab.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine.h"

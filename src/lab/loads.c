@@ -70,10 +70,7 @@ static uint32_t most_seqs(const struct weft_engine *e)
     return WF_MIN(e->layout.limits.seqs, e->layout.limits.logit_rows);
 }
 
-static uint32_t tokens_of(wf_step_load x)
-{
-    return x.decodes + x.prefill;
-}
+static uint32_t tokens_of(wf_step_load x) { return x.decodes + x.prefill; }
 
 bool wf_load_fits(const struct weft_engine *e, wf_step_load x, uint32_t context)
 {

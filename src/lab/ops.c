@@ -3,7 +3,6 @@
 #include "lab/measure.h"
 #include "verify/bind.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include "lab/overlap.h"
 
 #include "base/file.h"
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,20 +20,11 @@ bool wf_overlap_ends(wf_overlap *o)
     return o->stopped || o->out_of_time;
 }
 
-static bool ends(void *user)
-{
-    return wf_overlap_ends(user);
-}
+static bool ends(void *user) { return wf_overlap_ends(user); }
 
-wf_stopper wf_overlap_bound_builds(wf_overlap *o)
-{
-    return wf_stop_by(ends, o);
-}
+wf_stopper wf_overlap_bound_builds(wf_overlap *o) { return wf_stop_by(ends, o); }
 
-void wf_overlap_free_builds(wf_stopper before)
-{
-    wf_stop_by(before.fn, before.user);
-}
+void wf_overlap_free_builds(wf_stopper before) { wf_stop_by(before.fn, before.user); }
 
 /* ---- files --------------------------------------------------------------------------------------------------- */
 
@@ -135,8 +125,6 @@ static weft_status load_profile(wf_overlap *o)
                    "%s: name another file (weft_overlap_params.profile), or begin this one again "
                    "(weft_overlap_params.anew)", why);
 }
-
-/* ---- all ----------------------------------------------------------------------------------------------------- */
 
 static weft_status tune_overlap(wf_overlap *o)
 {

@@ -10,10 +10,7 @@
 #define WINDOW_TRIAL 0.1
 #define CHUNK_US    50000.0 /* between two readings */
 
-static double window_of(const wf_overlap *o)
-{
-    return o->p->quick ? WINDOW_TRIAL : WINDOW;
-}
+static double window_of(const wf_overlap *o) { return o->p->quick ? WINDOW_TRIAL : WINDOW; }
 
 /* Runs the lane for the window; *n 0: power cannot be read any more. */
 static weft_status run_window(wf_overlap *o, wf_probe *probe, const wf_probe_lane *lane, double us,

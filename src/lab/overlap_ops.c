@@ -78,10 +78,7 @@ static void list_tasks(const wf_overlap *o, tasks *t)
 
 /* ---- ops ----------------------------------------------------------------------------------------------------- */
 
-static bool is_transfer(const wf_node *n)
-{
-    return n->kind >= WF_NODE_SEND && n->kind < WF_N_NODE_KINDS;
-}
+static bool is_transfer(const wf_node *n) { return n->kind >= WF_NODE_SEND && n->kind < WF_N_NODE_KINDS; }
 
 /* The first of its name stands for those of all layers. */
 static bool is_first(const wf_graph *g, const wf_node *n)
@@ -219,8 +216,6 @@ static weft_status measure_pair(wf_overlap *o, wf_probe *probe, const task *t, c
     WF_TRY(add_rate(o, WF_CLASS_COMPUTE, t->share, &alone[0], &beside[0]));
     return add_rate(o, t->beside, 1 - t->share, &alone[1], &beside[1]);
 }
-
-/* ---- all ----------------------------------------------------------------------------------------------------- */
 
 static bool has_alone(const wf_overlap *o, const task *t, const wf_batch *b)
 {

@@ -34,10 +34,7 @@ static weft_status fill_batch(const wf_overlap *o, load *l)
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
-static bool is_sequential(const load *l, size_t plan)
-{
-    return plan + 1 == l->found.n;
-}
+static bool is_sequential(const load *l, size_t plan) { return plan + 1 == l->found.n; }
 
 /* Runs each plan with only[i]. Time that runs out leaves fewer rounds; very few are not enough to know how much they
  * vary: then times are NaN. */
@@ -176,8 +173,6 @@ static weft_status save_plans(const wf_overlap *o, const load *loads, size_t n)
     free(out);
     return s;
 }
-
-/* ---- all ----------------------------------------------------------------------------------------------------- */
 
 /* Kernels of this plan are built already. */
 static weft_status return_to_sequential(wf_overlap *o)

@@ -46,15 +46,9 @@ struct wf_power {
 
 static wf_power_config config;
 
-void wf_power_configure(const wf_power_config *c)
-{
-    config = c ? *c : (wf_power_config){0};
-}
+void wf_power_configure(const wf_power_config *c) { config = c ? *c : (wf_power_config){0}; }
 
-static uint64_t power_now(void)
-{
-    return config.now_ns ? config.now_ns() : wf_now_ns();
-}
+static uint64_t power_now(void) { return config.now_ns ? config.now_ns() : wf_now_ns(); }
 
 /* ---- files --------------------------------------------------------------------------------------------------- */
 
@@ -233,8 +227,6 @@ static bool nvml_watts(wf_power *p, double *out)
     return true;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------------------- */
-
 static const source sources[] = {
     {"NVML", false, open_nvml, nvml_joules, nvml_watts, close_nvml},
     {"hwmon", false, open_hwmon, domains_joules, sensor_watts, NULL},
@@ -270,15 +262,9 @@ void wf_power_close(wf_power *p)
     free(p);
 }
 
-const char *wf_power_source(const wf_power *p)
-{
-    return p ? p->from->name : "not readable";
-}
+const char *wf_power_source(const wf_power *p) { return p ? p->from->name : "not readable"; }
 
-double wf_power_limit(const wf_power *p)
-{
-    return p ? p->limit : 0;
-}
+double wf_power_limit(const wf_power *p) { return p ? p->limit : 0; }
 
 bool wf_power_read(wf_power *p, wf_power_reading *out)
 {

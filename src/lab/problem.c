@@ -43,10 +43,7 @@ static void settle_writes(wf_problem *p, weft_status *s, void *mem)
     else free(mem);
 }
 
-static uint64_t size_of(const wf_view *v)
-{
-    return wf_dtype_bytes(v->dtype, (uint64_t)v->rows * v->stride);
-}
+static uint64_t size_of(const wf_view *v) { return wf_dtype_bytes(v->dtype, (uint64_t)v->rows * v->stride); }
 
 static weft_status fill_all(wf_problem *p, const wf_view *v, uint32_t n, uint64_t bytes, float amplitude)
 {
@@ -258,8 +255,6 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     WF_TRY(write_rows(p));
     return write_pages(p, pages);
 }
-
-/* ---- all ----------------------------------------------------------------------------------------------------- */
 
 weft_status wf_problem_create(wf_dev *dev, wf_queue *q, const wf_shape *s, uint64_t rotate, wf_problem *out)
 {

@@ -18,10 +18,7 @@ static const field fields[] = {
     {"KV", AT(n_kv_head), true}, {"D", AT(head_dim), true}, {"S", AT(window), true},
 };
 
-static uint32_t *value_of(wf_shape *s, const field *f)
-{
-    return (uint32_t *)((char *)s + f->at);
-}
+static uint32_t *value_of(wf_shape *s, const field *f) { return (uint32_t *)((char *)s + f->at); }
 
 static weft_status bad_shape(const char *text, const char *why)
 {
@@ -110,8 +107,6 @@ weft_status wf_shape_dtypes(const char *text, uint8_t *out, size_t cap, size_t *
         if (!*p) return WEFT_OK;
     }
 }
-
-/* ---- what they cost ------------------------------------------------------------------------------------------ */
 
 /* Keys that a row at length l attends to: all, or at most its window. */
 static double keys_seen(const wf_shape *s)

@@ -107,8 +107,6 @@ static weft_status find_limits(simulation *s)
     return WEFT_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------- */
-
 static weft_status make_stages(simulation *s)
 {
     const wf_graph *g = &s->layout.graph;

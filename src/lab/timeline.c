@@ -37,10 +37,7 @@ const char *weft_class_name(enum weft_class c)
 
 /* ---- nano-operations ----------------------------------------------------------------------------------------- */
 
-static const wf_node *node_of(const view *v, size_t i)
-{
-    return &v->e->layout.graph.nodes[v->plan->nanos[i].node];
-}
+static const wf_node *node_of(const view *v, size_t i) { return &v->e->layout.graph.nodes[v->plan->nanos[i].node]; }
 
 /* Those that a greedy step has. */
 static wf_range rows_of(const view *v, size_t i)
@@ -51,10 +48,7 @@ static wf_range rows_of(const view *v, size_t i)
 }
 
 /* That a row attends to on average. */
-static double keys_of(const wf_node *n, double context)
-{
-    return n->rows == WF_ROWS_PREFILL ? context / 2 : context;
-}
+static double keys_of(const wf_node *n, double context) { return n->rows == WF_ROWS_PREFILL ? context / 2 : context; }
 
 static enum wf_class class_of(const view *v, size_t i)
 {
@@ -323,8 +317,6 @@ static weft_status measure_step(const view *v, struct weft_timeline_step *s)
     for (size_t i = 0; i < ROUNDS; i++) free(list[i].spans);
     return st;
 }
-
-/* ---- all ----------------------------------------------------------------------------------------------------- */
 
 static weft_status make_timeline(view *v)
 {

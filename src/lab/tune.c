@@ -16,7 +16,6 @@
 #include "lab/measure.h"
 #include "verify/bind.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,10 +78,7 @@ static weft_status add_job(tuner *t, wf_shape s, uint32_t max_size)
     return WEFT_OK;
 }
 
-static uint32_t max_size(const tuner *t)
-{
-    return t->p->max_size ? t->p->max_size : MAX_SIZE;
-}
+static uint32_t max_size(const tuner *t) { return t->p->max_size ? t->p->max_size : MAX_SIZE; }
 
 /* Decode attention with few and with many sequences, and prefill attention. */
 static weft_status add_attention(tuner *t, uint32_t n_head, uint32_t n_kv_head, uint32_t head_dim)
@@ -154,10 +150,7 @@ static weft_status add_given(tuner *t)
 
 /* ---- when to end --------------------------------------------------------------------------------------------- */
 
-static bool is_stopped(const tuner *t)
-{
-    return t->p->stop && t->p->stop(t->p->user);
-}
+static bool is_stopped(const tuner *t) { return t->p->stop && t->p->stop(t->p->user); }
 
 /* The time is over once a shape is done: each run gets on. */
 static bool is_over(const tuner *t)

@@ -87,8 +87,6 @@ static weft_status fill(const wf_request_result *a, size_t n, enum wf_metric m, 
     return WEFT_OK;
 }
 
-/* ---- all ---------------------------------------------------------------------------------- */
-
 /* A single token has no TPOT and meets any limit on it. */
 static bool is_good(const wf_request_result *a, const double limit_ms[WF_N_METRICS])
 {

@@ -173,8 +173,6 @@ static weft_status pull_folder(wf_http *h, const wf_files *f, enum wf_there *the
     return s;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------ */
-
 static void say_done(const wf_pull_params *p, const wf_files *f, bool news)
 {
     size_t checked = 0, n = strlen(f->name);

@@ -257,8 +257,6 @@ static int wait_for_end(wf_server *s)
     return e.failed ? EXIT_LOST : 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------- */
-
 #define DEFAULT(field, value)                                                                      \
     if (!s->p.field) s->p.field = (value)
 

@@ -127,8 +127,6 @@ static weft_status encode_unigram(const wf_tokenizer *t, const char *p, size_t l
     return s;
 }
 
-/* ---- all --------------------------------------------------------------------------------------------- */
-
 static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t len, size_t head, wf_ids *out)
 {
     wf_pieces pieces;

@@ -7,7 +7,6 @@
 #include "text/internal.h"
 #include "text/steps.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -272,8 +271,6 @@ static void add_enders(reader *r, const wf_json *config)
     add_ender(r, ids);
     WF_JSON_EACH(one, ids) add_ender(r, one);
 }
-
-/* ---- all of it --------------------------------------------------------------------------------------------- */
 
 static weft_status read_all(reader *r, uint32_t least)
 {

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- patterns -------------------------------------------------------------------------------- */
-
 #define CONTRACTION "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]" /* ASCII only, unlike (?i) */
 #define SPACES      "\\s+(?!\\S)|\\s+" /* leaves the last space of a run to the word after it */
 #define WORD        "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"

@@ -4,7 +4,6 @@
 #include "model/files/gguf.h"
 #include "text/internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define KEY  "tokenizer.ggml."

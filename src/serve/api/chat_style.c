@@ -117,8 +117,6 @@ static void find_thoughts(const wf_served *s, wf_chat_style *c, const char *text
     c->n_show_thoughts = c->show.n;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------- */
-
 void wf_chat_style_find(wf_served *s)
 {
     wf_chat_style *c = &s->chat;

@@ -3,7 +3,6 @@
 #include "serve/api/embed.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- requests -------------------------------------------------------------------------------------------- */

@@ -3,7 +3,6 @@
 #include "base/options.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -3,7 +3,6 @@
 #include "serve/api/internal.h"
 #include "base/options.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- the middle of a text -------------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
  * has. The old form of completions keys alternatives by their texts, which tokens may share: there each has a name. */
 #include "serve/api/internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define PIECE 1024 /* bytes of a token's text that are shown */

@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "serve/api/places.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
