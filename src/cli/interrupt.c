@@ -42,7 +42,10 @@ void wf_catch_end(void (*handler)(int sig))
             sigaction(signals[i], &sa, NULL); /* nohup ignores it */
 }
 
-bool wf_interrupted(void) { return interrupted; }
+bool wf_interrupted(void)
+{
+    return interrupted;
+}
 
 bool wf_ask_interrupted(void *user)
 {

@@ -38,22 +38,19 @@ static int print_candidates(const wf_opts *o)
     return 0;
 }
 
-static int print_source(const char *device, const char *name)
-{
-    char *text = NULL;
-    weft_status s = weft_kernel_source(device, name, &text);
-    if (s) return wf_say_error(s);
-    wf_out(text, strlen(text));
-    weft_free(text);
-    return 0;
-}
-
 static int cmd_kernels(const wf_opts *o)
 {
     if (o->n_args > 1) return wf_usage(&wf_cmd_kernels, "expected one kernel, got also '%s'", o->args[1]);
     if (o->n_args && o->shapes.n) return wf_usage(&wf_cmd_kernels, "--shape and a name conflict: use one of them");
     if (o->shapes.n) return print_candidates(o);
-    if (o->n_args) return print_source(o->engine.device, o->args[0]);
+    if (o->n_args) {
+        char *text = NULL;
+        weft_status status = weft_kernel_source(o->engine.device, o->args[0], &text);
+        if (status) return wf_say_error(status);
+        wf_out(text, strlen(text));
+        weft_free(text);
+        return 0;
+    }
     bool headed = false;
     weft_status s = weft_kernels(o->engine.device, o->engine.tier, print_row, &headed);
     return s ? wf_say_error(s) : 0;

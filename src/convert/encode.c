@@ -75,20 +75,6 @@ static weft_status check_values(const wf_encode_tensor *t, const float *x, uint6
 /* Bytes of one row; of a type that weft does not read, too. */
 static uint64_t row_bytes(const wf_gguf_tensor *t, const shape *s) { return t->bytes / s->rows; }
 
-static weft_status encode_rows(const worker *w, const wf_encode_tensor *t, const shape *s, uint64_t first, uint64_t n)
-{
-    uint64_t size = row_bytes(t->from, s);
-    for (uint64_t i = 0; i < n; i++) {
-        const uint8_t *src = t->from->data + wf_pairs_from(&t->pairs, first + i) * size;
-        float *x = w->values + i * s->cols;
-        if (s->copied) memcpy(w->bytes + i * size, src, size);
-        else wf_dtypes[t->from->dtype].decode(src, x, s->cols);
-        if (!s->copied) WF_TRY(check_values(t, x, s->cols, first + i));
-    }
-    if (!s->copied) wf_dtypes[t->to.dtype].encode(w->values, w->bytes, n * s->cols);
-    return WEFT_OK;
-}
-
 static weft_status write_bytes(const wf_encode *e, const uint8_t *p, uint64_t n, uint64_t at)
 {
     while (n) {
@@ -109,7 +95,15 @@ static weft_status encode_chunk(worker *w, uint64_t chunk)
     shape s = shape_of(t);
     uint64_t row = (chunk - w->c->first[w->tensor]) * s.step, n = WF_MIN(s.step, s.rows - row),
              size = row_bytes(&t->to, &s);
-    WF_TRY(encode_rows(w, t, &s, row, n));
+    uint64_t bytes = row_bytes(t->from, &s);
+    for (uint64_t i = 0; i < n; i++) {
+        const uint8_t *src = t->from->data + wf_pairs_from(&t->pairs, row + i) * bytes;
+        float *x = w->values + i * s.cols;
+        if (s.copied) memcpy(w->bytes + i * bytes, src, bytes);
+        else wf_dtypes[t->from->dtype].decode(src, x, s.cols);
+        if (!s.copied) WF_TRY(check_values(t, x, s.cols, row + i));
+    }
+    if (!s.copied) wf_dtypes[t->to.dtype].encode(w->values, w->bytes, n * s.cols);
     return write_bytes(e, w->bytes, n * size, e->data + t->to.offset + row * size);
 }
 

@@ -41,25 +41,22 @@ static uint64_t node_hash(const re_node *n)
     return h ^ h >> 29;
 }
 
-static void node_rehash(re_pool *p)
-{
-    size_t cap = WF_MAX(1024u, p->table_cap * 2);
-    uint32_t *table = calloc(cap, sizeof *table);
-    if (!table) grammar_no_memory(p->grammar);
-    for (size_t i = 0; i < p->n_nodes; i++) {
-        size_t at = node_hash(&p->nodes[i]) & (cap - 1);
-        while (table[at]) at = (at + 1) & (cap - 1);
-        table[at] = (uint32_t)i + 1;
-    }
-    free(p->table);
-    p->table = table, p->table_cap = cap;
-}
-
 /* The number of a node, which is added if it is new. */
 static re node_put(re_pool *p, re_node n)
 {
     grammar_work(p->grammar, 1);
-    if (p->n_nodes * 2 >= p->table_cap) node_rehash(p);
+    if (p->n_nodes * 2 >= p->table_cap) {
+        size_t cap = WF_MAX(1024u, p->table_cap * 2);
+        uint32_t *table = calloc(cap, sizeof *table);
+        if (!table) grammar_no_memory(p->grammar);
+        for (size_t i = 0; i < p->n_nodes; i++) {
+            size_t place = node_hash(&p->nodes[i]) & (cap - 1);
+            while (table[place]) place = (place + 1) & (cap - 1);
+            table[place] = (uint32_t)i + 1;
+        }
+        free(p->table);
+        p->table = table, p->table_cap = cap;
+    }
     size_t at = node_hash(&n) & (p->table_cap - 1);
     for (; p->table[at]; at = (at + 1) & (p->table_cap - 1)) {
         const re_node *o = &p->nodes[p->table[at] - 1];

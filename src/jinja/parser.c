@@ -5,22 +5,19 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------- */
 
-static void grow_names(wf_jrun *r)
-{
-    size_t cap = r->cap_names ? r->cap_names * 2 : 256;
-    wf_jname **names = wf_jalloc(r, cap, sizeof *names);
-    for (size_t i = 0; i < r->cap_names; i++) {
-        if (!r->names[i]) continue;
-        size_t at = wf_hash(r->names[i]->p, r->names[i]->text.len) & (cap - 1);
-        while (names[at]) at = (at + 1) & (cap - 1);
-        names[at] = r->names[i];
-    }
-    r->names = names, r->cap_names = cap;
-}
-
 const wf_jname *wf_jintern(wf_jrun *r, const char *p, size_t len)
 {
-    if (r->n_names * 2 >= r->cap_names) grow_names(r);
+    if (r->n_names * 2 >= r->cap_names) {
+        size_t cap = r->cap_names ? r->cap_names * 2 : 256;
+        wf_jname **names = wf_jalloc(r, cap, sizeof *names);
+        for (size_t i = 0; i < r->cap_names; i++) {
+            if (!r->names[i]) continue;
+            size_t place = wf_hash(r->names[i]->p, r->names[i]->text.len) & (cap - 1);
+            while (names[place]) place = (place + 1) & (cap - 1);
+            names[place] = r->names[i];
+        }
+        r->names = names, r->cap_names = cap;
+    }
     size_t at = wf_hash(p, len) & (r->cap_names - 1);
     wf_jstr text = {.p = p, .len = len};
     for (; r->names[at]; at = (at + 1) & (r->cap_names - 1))

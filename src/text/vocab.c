@@ -44,18 +44,6 @@ static weft_status read_name(const wf_gguf *g, const char *key, bool required, c
     return WEFT_OK;
 }
 
-static weft_status read_merges(reader *r)
-{
-    uint64_t n = 0;
-    WF_TRY(wf_gguf_strings(r->file, KEY "merges", true, &n, NULL, NULL));
-    if (n > INT32_MAX) return wf_fail(WEFT_ERR_FORMAT, KEY "merges has %llu entries", (unsigned long long)n);
-    if (!(r->merges = wf_calloc(n, sizeof *r->merges))) return WEFT_ERR_NOMEM;
-    WF_TRY(wf_gguf_strings(r->file, KEY "merges", true, NULL, take_merge, r));
-    r->src.merges = r->merges;
-    r->src.n_merges = (uint32_t)n;
-    return WEFT_OK;
-}
-
 /* An array with one number per token; *out NULL: the file has none. */
 static weft_status find_numbers(const reader *r, const char *key, bool floats, const wf_gguf_kv **out)
 {
@@ -122,7 +110,16 @@ static weft_status read_all(reader *r)
     WF_TRY(wf_gguf_strings(r->file, KEY "tokens", true, NULL, take_token, r));
     r->src.tokens = r->tokens;
     r->src.n_tokens = (uint32_t)n;
-    if (bpe) WF_TRY(read_merges(r));
+    if (bpe) {
+        uint64_t count = 0;
+        WF_TRY(wf_gguf_strings(r->file, KEY "merges", true, &count, NULL, NULL));
+        if (count > INT32_MAX)
+            return wf_fail(WEFT_ERR_FORMAT, KEY "merges has %llu entries", (unsigned long long)count);
+        if (!(r->merges = wf_calloc(count, sizeof *r->merges))) return WEFT_ERR_NOMEM;
+        WF_TRY(wf_gguf_strings(r->file, KEY "merges", true, NULL, take_merge, r));
+        r->src.merges = r->merges;
+        r->src.n_merges = (uint32_t)count;
+    }
     const wf_gguf_kv *scores, *types;
     WF_TRY(find_numbers(r, KEY "scores", true, &scores));
     WF_TRY(find_numbers(r, KEY "token_type", false, &types));

@@ -101,18 +101,6 @@ static weft_status add_scores(const keys *k)
 
 /* ---- the pre-tokenizer's name ------------------------------------------------------------------------- */
 
-/* How many ends of pieces are not common to both. */
-static size_t count_differences(const wf_pieces *a, const wf_pieces *b)
-{
-    size_t n = 0, k = 0;
-    for (size_t i = 0; i < a->n; i++) {
-        for (; k < b->n && b->v[k].end < a->v[i].end; k++) n++;
-        if (k < b->n && b->v[k].end == a->v[i].end) k++;
-        else n++;
-    }
-    return n + b->n - k;
-}
-
 /* What GGUF's kind does before it merges, as a tokenizer.json says it. */
 static weft_status steps_of(const wf_pre *pre, wf_steps *out)
 {
@@ -126,7 +114,16 @@ static weft_status differences(const wf_pre *pre, const wf_pieces *theirs, size_
     wf_pieces ours = {0};
     weft_status s = steps_of(pre, &steps);
     if (s == WEFT_OK) s = wf_pretokenise(&steps, probe, strlen(probe), 0, &ours);
-    if (s == WEFT_OK) *n = count_differences(theirs, &ours);
+    if (s == WEFT_OK) {
+        /* How many ends of pieces are not common to both. */
+        size_t count = 0, k = 0;
+        for (size_t i = 0; i < theirs->n; i++) {
+            for (; k < ours.n && ours.v[k].end < theirs->v[i].end; k++) count++;
+            if (k < ours.n && ours.v[k].end == theirs->v[i].end) k++;
+            else count++;
+        }
+        *n = count + ours.n - k;
+    }
     wf_pieces_free(&ours);
     wf_steps_free(&steps);
     return s;
@@ -255,25 +252,22 @@ static enum wf_prepend prepend_of(const wf_steps *pretokenizers)
     return WF_PREPEND_EVERY;
 }
 
-/* GGUF's key says whether a space is put before text, but not before which. */
-static weft_status add_prefix(const keys *k)
-{
-    enum wf_prepend prepend = prepend_of(&k->t->json->pretokenizers);
-    WF_TRY(wf_folder_bool(k->out, KEY "add_space_prefix", k->t->add_space_prefix));
-    if (!k->t->add_space_prefix || prepend == WF_PREPEND_EVERY) return WEFT_OK;
-    wf_log(WEFT_LOG_WARN,
-           "the folder's tokenizer puts a space before text that does not begin with one%s: weft reads this from the "
-           "file, other programs give other ids where text begins with a space%s",
-           prepend == WF_PREPEND_FIRST ? ", but not behind control tokens" : "",
-           prepend == WF_PREPEND_FIRST ? ", and behind control tokens" : "");
-    return wf_folder_str(k->out, WF_PREPEND_KEY, wf_prepend_names[prepend]);
-}
-
 static weft_status add_spm(const keys *k)
 {
     WF_TRY(wf_folder_str(k->out, KEY "model", "llama"));
     WF_TRY(wf_folder_str(k->out, KEY "pre", "default"));
-    WF_TRY(add_prefix(k));
+    /* GGUF's key says whether a space is put before text, but not before which. */
+    enum wf_prepend prepend = prepend_of(&k->t->json->pretokenizers);
+    WF_TRY(wf_folder_bool(k->out, KEY "add_space_prefix", k->t->add_space_prefix));
+    if (k->t->add_space_prefix && prepend != WF_PREPEND_EVERY) {
+        wf_log(
+            WEFT_LOG_WARN,
+            "the folder's tokenizer puts a space before text that does not begin with one%s: weft reads this from the "
+            "file, other programs give other ids where text begins with a space%s",
+            prepend == WF_PREPEND_FIRST ? ", but not behind control tokens" : "",
+            prepend == WF_PREPEND_FIRST ? ", and behind control tokens" : "");
+        WF_TRY(wf_folder_str(k->out, WF_PREPEND_KEY, wf_prepend_names[prepend]));
+    }
     return add_scores(k);
 }
 

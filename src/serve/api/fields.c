@@ -83,18 +83,6 @@ bool wf_is_whole(const wf_json *v)
     return wf_json_is_number(v) && (v->kind != WF_JSON_REAL || floor(v->real) == v->real);
 }
 
-/* What is no real is in range; a number beyond that was rounded to one, perhaps to an end of the range. */
-static bool read_seed(const wf_json *v, const char *name, const row *w, wf_params *p, wf_http_error *r)
-{
-    double x = wf_json_number(v);
-    bool exact = v->kind < WF_JSON_BIG;
-    if (!exact && (v->kind == WF_JSON_BIG || !(x > w->min && x < w->max)))
-        return wf_refuse(r, 400, name, "%s is %.15g, but must be from -2^63 to 2^64-1", name, x);
-    if (x == -1) p->given &= ~w->given; /* a new one, as where none is sent */
-    put(p, w, x, exact ? (int64_t)v->u : x < 0 ? (int64_t)x : (int64_t)(uint64_t)x);
-    return true;
-}
-
 /* Ranges hold for the number as it was sent, before any rounding. */
 static bool read_value(const wf_json *v, const char *name, const row *w, wf_params *p, wf_http_error *r)
 {
@@ -107,7 +95,16 @@ static bool read_value(const wf_json *v, const char *name, const row *w, wf_para
     double x = wf_json_number(v);
     if (!wf_json_is_number(v) || (w->kind >= I32 && !wf_is_whole(v)))
         return wf_refuse(r, 400, name, "%s must be a %s", name, w->kind >= I32 ? "whole number" : "number");
-    if (w->kind == SEED) return read_seed(v, name, w, p, r);
+    if (w->kind == SEED) {
+        /* What is no real is in range; a number beyond that was rounded to one, perhaps to an end of the range. */
+        double value = wf_json_number(v);
+        bool exact = v->kind < WF_JSON_BIG;
+        if (!exact && (v->kind == WF_JSON_BIG || !(value > w->min && value < w->max)))
+            return wf_refuse(r, 400, name, "%s is %.15g, but must be from -2^63 to 2^64-1", name, value);
+        if (value == -1) p->given &= ~w->given; /* a new one, as where none is sent */
+        put(p, w, value, exact ? (int64_t)v->u : value < 0 ? (int64_t)value : (int64_t)(uint64_t)value);
+        return true;
+    }
     if (!(x >= w->min && x <= w->max))
         return wf_refuse(r, 400, name, "%s is %.15g, but must be from %.15g to %.15g", name, x, w->min, w->max);
     put(p, w, x, wf_json_is(v, WF_JSON_INT) ? wf_json_int(v) : (int64_t)x);

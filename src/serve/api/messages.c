@@ -202,18 +202,6 @@ static bool put_strings(writer *w, const wf_json *m, bool function)
     return true;
 }
 
-/* What becomes a part of the user's next text: where a template would refuse or drop it. */
-static bool wait_for_user(writer *w, const wf_json *m, bool tool)
-{
-    if (w->user.len) wf_text_add(&w->user, "\n\n", 2);
-    if (tool) wf_text_print(&w->user, "<tool_response>\n");
-    size_t before = w->out.len;
-    bool ok = add_content(w, m, &w->user) && put_strings(w, m, false); /* which are checked, */
-    w->out.len = before; /* but have no place there */
-    if (tool) wf_text_print(&w->user, "\n</tool_response>");
-    return ok;
-}
-
 /* ---- messages -------------------------------------------------------------------------------------------- */
 
 /* The role as templates call it; NULL: unknown. */
@@ -235,7 +223,16 @@ static bool put_message(writer *w, const wf_json *m)
         return wf_refuse(w->r, 400, "messages", "unknown role '%.40s'; want system, developer, user, assistant or tool",
                          sent);
     bool system = !strcmp(role, "system"), tool = !strcmp(role, "tool");
-    if ((system && w->style->no_system) || (tool && w->text_calls)) return wait_for_user(w, m, tool);
+    if ((system && w->style->no_system) || (tool && w->text_calls)) {
+        /* What becomes a part of the user's next text: where a template would refuse or drop it. */
+        if (w->user.len) wf_text_add(&w->user, "\n\n", 2);
+        if (tool) wf_text_print(&w->user, "<tool_response>\n");
+        size_t before = w->out.len;
+        bool good = add_content(w, m, &w->user) && put_strings(w, m, false); /* which are checked, */
+        w->out.len = before; /* but have no place there */
+        if (tool) wf_text_print(&w->user, "\n</tool_response>");
+        return good;
+    }
     if (!system) put_text(w, "system", &w->system);
     if (strcmp(role, "user")) put_text(w, "user", &w->user);
     wf_json_comma(&w->out);
