@@ -5,8 +5,15 @@
 #ifndef WF_THOUGHTS_H
 #define WF_THOUGHTS_H
 
-#include "answers/shown.h"
 #include "answers/tool_calls.h"
+
+/* Control tokens that mark parts of answers. They are else not in the text, so requests have to ask for them. */
+typedef struct wf_shown { /* as show_ids of requests has them */
+    int32_t ids[WEFT_MAX_SHOWN];
+    size_t n;
+} wf_shown;
+/* Those of these markers: NULL behind the last one. */
+void wf_shown_add(wf_shown *s, const struct weft_model *m, const char *const *markers);
 
 typedef struct wf_thought_kind {
     const char *name; /* as --reasoning-parser has it: vLLM's name, if it has one */

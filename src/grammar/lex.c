@@ -1,5 +1,4 @@
 /* Bytes of a JSON string, and the escapes that it may have. */
-#include "grammar/lex.h"
 #include "grammar/internal.h"
 
 #include <ctype.h>

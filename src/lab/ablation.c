@@ -7,10 +7,89 @@
  * kept, if it has. Where something tells what the device draws, each side then runs for a while by itself: counters
  * of energy are renewed too seldom for single steps.
  */
-#include "lab/offload.h"
 #include "lab/overlap.h"
 
 #include <stdlib.h>
+
+/* Copies of KV pages to the host beside a step that does not write to them, as many as the step writes itself: what
+ * keeping the KV cache of running sequences on the host as well costs (NanoFlow, section 4.2.2), if pages go there
+ * during later steps than those that fill them. */
+typedef struct offload {
+    struct weft_engine *e;
+    wf_queue *q;
+    wf_host host; /* which copies go to again and again, but not one behind the other */
+    wf_event *first, *last;
+    int32_t *pages; /* that the step of the batch does not write to */
+    uint32_t n_pages, n_copies;
+} offload;
+enum { MOST_HOST = 64 << 20 };
+
+static weft_status offload_open(struct weft_engine *e, offload *out)
+{
+    uint64_t page = wf_exec_page_bytes(e->exec);
+    *out = (offload){.e = e, .pages = wf_calloc(e->layout.limits.pages, sizeof *out->pages)};
+    if (!out->pages) return WEFT_ERR_NOMEM;
+    WF_TRY(wf_copy_queue_create(e->dev, &out->q));
+    WF_TRY(wf_event_create(e->dev, &out->first));
+    WF_TRY(wf_event_create(e->dev, &out->last));
+    return wf_host_create(e->dev, WF_MAX(page, MOST_HOST / page * page), &out->host);
+}
+
+/* Also after a failure; before the engine's exec is destroyed. */
+static void offload_close(offload *o)
+{
+    if (!o->e) return;
+    if (o->q) wf_queue_destroy(o->q);
+    if (o->first) wf_event_destroy(o->first);
+    if (o->last) wf_event_destroy(o->last);
+    if (o->host.data) wf_host_destroy(o->e->dev, &o->host);
+    free(o->pages);
+    *o = (offload){0};
+}
+
+/* Pages that the step leaves alone: of each sequence those before the ones that its tokens go to, and those of
+ * nobody; without any there are no copies. */
+static void offload_batch(offload *o, const wf_batch *b)
+{
+    uint32_t page = o->e->sched.p.page_tokens, all = wf_limits_pages(&o->e->layout.limits, b->n_tokens, b->n_logits);
+    o->n_pages = 0;
+    for (uint32_t s = 0, row = 0; s < b->n_seqs; s++) {
+        for (row = 0; row < b->n_tokens && b->in[WF_INPUT_SEQ][row] != (int32_t)s;) row++;
+        uint32_t first = row < b->n_tokens ? (uint32_t)b->in[WF_INPUT_POS][row] : 0;
+        for (uint32_t t = 0; t < wf_limits_tables(&o->e->layout.limits); t++)
+            for (uint32_t i = 0; i < first / page; i++)
+                if (wf_load_holds(o->e, t, first, i))
+                    o->pages[o->n_pages++] = wf_batch_table(b, WF_INPUT_PAGES, t)[b->in[WF_INPUT_INDPTR][s] +
+                                                                                  (int32_t)i];
+    }
+    for (uint32_t p = wf_load_pages(o->e, b); p < all; p++) o->pages[o->n_pages++] = (int32_t)p;
+    o->n_copies = o->n_pages ? (b->n_tokens + page - 1) / page : 0;
+}
+
+/* As wf_load_step; *us: until both the step and the copies have ended. */
+static weft_status offload_step(offload *o, const wf_batch *b, double *us)
+{
+    double step;
+    uint64_t page = wf_exec_page_bytes(o->e->exec), places = WF_MAX((uint64_t)1, MOST_HOST / page), begin = 0, end = 0,
+        other;
+    WF_TRY(wf_load_submit(o->e, b));
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; s == WEFT_OK && i < o->n_copies; i++) {
+        wf_event *ended = !i ? o->first : i + 1 == o->n_copies ? o->last : NULL;
+        s = wf_exec_read_page(o->e->exec, o->q, o->pages[i % o->n_pages], (uint8_t *)o->host.data + i % places * page,
+                              ended);
+    }
+    if (s == WEFT_OK) s = wf_flush(o->q);
+    weft_status waited = wf_load_wait(o->e, &step);
+    if (s == WEFT_OK) s = waited;
+    if (s == WEFT_OK) s = wf_finish(o->q);
+    if (s == WEFT_OK) s = wf_event_times(o->first, &begin, &end);
+    if (s == WEFT_OK && o->n_copies > 1) s = wf_event_times(o->last, &other, &end);
+    if (us) *us = WF_MAX(step, (double)(end - begin) / 1e3);
+    return s;
+}
+
+/* ---- the sides -------------------------------------------------------------------------------------------------- */
 
 enum side { WHOLE, SPLIT, OVERLAP, OFFLOAD, TUNED, N_SIDES };
 enum { ROUNDS = 9, MOST_ROUNDS = 99, LEAST_ROUNDS = 3, CONTEXT = 1024, WINDOWS = 3 /* in which energy is read */ };
@@ -27,7 +106,7 @@ typedef struct ablation {
     size_t at[WF_N_LOAD_KINDS][N_SIDES];
     wf_batch batches[WF_N_LOAD_KINDS];
     double us[N_SIDES][MOST_ROUNDS];
-    wf_offload offload;
+    offload offload;
     wf_power *power; /* NULL: not readable */
     double watts[N_SIDES][WINDOWS], joules[N_SIDES][WINDOWS]; /* joules: of a token */
 } ablation;
@@ -95,9 +174,9 @@ static weft_status prepare_sides(ablation *a)
     WF_TRY(wf_engine_replan(a->e, &a->all));
     WF_TRY(fill_batches(a));
     for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) a->at[i][OFFLOAD] = a->at[i][OVERLAP];
-    if (wf_has_copy_queue(&a->e->dev->info) && wf_offload_open(a->e, &a->offload) != WEFT_OK) {
+    if (wf_has_copy_queue(&a->e->dev->info) && offload_open(a->e, &a->offload) != WEFT_OK) {
         wf_log(WEFT_LOG_WARN, "%s: left out: %s", names[OFFLOAD], wf_error()); /* no room for what is copied */
-        wf_offload_close(&a->offload);
+        offload_close(&a->offload);
     }
     return wf_exec_fill_kv(a->e->exec);
 }
@@ -109,7 +188,7 @@ static bool is_stopped(const ablation *a) { return a->p->stop && a->p->stop(a->p
 static weft_status run_step(ablation *a, size_t load, size_t side, double *us)
 {
     const wf_batch *b = &a->batches[load];
-    return side == OFFLOAD ? wf_offload_step(&a->offload, b, us) : wf_load_step(a->e, b, us);
+    return side == OFFLOAD ? offload_step(&a->offload, b, us) : wf_load_step(a->e, b, us);
 }
 
 /* Each side once behind another one, and once more. */
@@ -177,7 +256,7 @@ static weft_status run_load(ablation *a, size_t load)
 {
     if (!a->batches[load].n_tokens)
         return wf_log(WEFT_LOG_WARN, "%s: %s", wf_load_kinds[load].name, WF_NO_SUCH_LOAD), WEFT_OK;
-    if (a->offload.e) wf_offload_batch(&a->offload, &a->batches[load]);
+    if (a->offload.e) offload_batch(&a->offload, &a->batches[load]);
     for (uint32_t round = 0; round < a->rounds; round++) {
         if (is_stopped(a)) return wf_fail(WEFT_ERR_CANCELLED, "cancelled");
         if (a->p->on_progress) a->p->on_progress(a->p->user, wf_load_kinds[load].name, (double)round / a->rounds);
@@ -207,7 +286,7 @@ weft_status weft_ablation(struct weft_engine *e, const struct weft_ablation_para
     wf_engine_lend(e);
     weft_status s = prepare_sides(a);
     for (size_t i = 0; i < WF_N_LOAD_KINDS && s == WEFT_OK; i++) s = run_load(a, i);
-    wf_offload_close(&a->offload);
+    offload_close(&a->offload);
     wf_engine_return(e);
     wf_power_close(a->power);
     wf_plans_free(&a->all);

@@ -99,17 +99,12 @@ weft_status wf_json_bpe(const wf_tokenizer *, const char *piece, size_t len, boo
 /* json_around.c: of src, which has its json. */
 weft_status wf_json_read_decoder(wf_vocab_src *src, const struct wf_json *o);
 weft_status wf_json_read_processor(wf_vocab_src *src, const struct wf_json *o);
-/* wordpiece.c: of one piece, which is a word. steps: for wf_stop_asked. */
-weft_status wf_json_word_pieces(const wf_tokenizer *, const char *piece, size_t len, size_t *steps, wf_ids *out);
 /* Reads a folder's vocabulary and calls fn, which owns src->json from then on; the rest of src is valid during the
  * call. n_vocab: rows of the embedding table; 0: unknown. */
 typedef weft_status (*wf_vocab_fn)(void *user, const wf_vocab_src *src);
 weft_status wf_vocab_of_folder(const char *folder, uint32_t n_vocab, wf_vocab_fn fn, void *user);
 weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_tokenizer **out);
 
-/* vocab_encoders.c: of "bert" and "t5"; src has all that other kinds have, and is given its json. */
-bool wf_vocab_is_encoder(const char *model);
-weft_status wf_vocab_make_encoder(const struct wf_gguf *, wf_vocab_src *src, wf_tokenizer **out);
 /* vocab.c: from the keys alone, also of an object that is being filled. */
 struct wf_gguf;
 weft_status wf_tokenizer_from_keys(const struct wf_gguf *, wf_tokenizer **out);

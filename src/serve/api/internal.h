@@ -9,7 +9,7 @@
 #define WF_SERVE_INTERNAL_H
 
 #include "answers/limit.h"
-#include "answers/shown.h"
+#include "answers/thoughts.h"
 #include "base/json.h"
 #include "serve/http/http.h"
 #include "serve/serve.h"
