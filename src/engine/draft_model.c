@@ -69,8 +69,8 @@ static weft_status begin_drafting(struct weft_engine *e, struct weft_request *r,
     *d = (drafting){.of = r};
     const struct weft_request_params p = {.tokens = r->tokens, .n_tokens = r->seq.n_tokens, .max_tokens = n,
                                           .ignore_eos = true, .on_event = take_draft, .user = d,
-                                          .cache_salt = (const char *)&r->seq.root,
-                                          .cache_salt_len = sizeof r->seq.root};
+                                          .cache_salt = (const char *)&r->seq.kv.root,
+                                          .cache_salt_len = sizeof r->seq.kv.root};
     return weft_submit(e->drafter, &p, &d->own);
 }
 

@@ -142,7 +142,7 @@ static weft_status init_sched(struct weft_engine *e, const wf_sched_params *sp)
     WF_TRY(wf_sched_init(&e->sched, &e->layout.limits, sp));
     e->swaps.dev = e->dev, e->swaps.mover = wf_engine_mover(e), e->swaps.page_bytes = wf_page_bytes(&e->layout.graph);
     if (e->ranks.n) return WEFT_OK; /* each device has a part of a page: preempted sequences are computed again */
-    e->sched.swaps = &e->swaps;
+    e->sched.kv.swaps = &e->swaps;
     return wf_exec_open_moves(e->exec);
 }
 
@@ -153,14 +153,14 @@ static weft_status make_sched(struct weft_engine *e)
     const struct weft_engine_params *p = &l->params;
     bool on_gpu = e->dev->info.type == WEFT_DEVICE_GPU;
     wf_tuned_load expected = wf_select_load(e->dev);
-    wf_sched_params sp = {.page_tokens = l->page_tokens, .policy = l->policy, .tile = l->tile,
-                          .shuffle_pages = debug_of(p).shuffle_pages,
-                          .no_prefix = p->no_prefix || l->graph.bidirectional,
+    wf_sched_params sp = {.kv.page_tokens = l->page_tokens, .policy = l->policy, .tile = l->tile,
+                          .kv.shuffle_pages = debug_of(p).shuffle_pages,
+                          .kv.no_prefix = p->no_prefix || l->graph.bidirectional,
                           .whole_prompts = l->graph.bidirectional, .stages = e->ranks.depth,
                           .seqs_per_client = p->seqs_per_client, .prefill = expected.prompt,
                           .decode = expected.generated};
     if (!p->max_batched_tokens) sp.least_step = on_gpu ? LEAST_STEP_GPU : WF_ALONE_LEAST;
-    memcpy(sp.tables, l->graph.kv.tables, sizeof sp.tables);
+    memcpy(sp.kv.tables, l->graph.kv.tables, sizeof sp.kv.tables);
     WF_TRY(make_batches(e));
     WF_TRY(wf_batch_init(&e->batch, &l->limits));
     WF_TRY(init_sched(e, &sp));

@@ -205,7 +205,7 @@ weft_status wf_engine_open_tiers(struct weft_engine *e, const struct weft_engine
 
 void wf_engine_use_tiers(struct weft_engine *e)
 {
-    if (e->tiers.pool.n) wf_sched_use_tiers(&e->sched, &e->tiers);
+    if (e->tiers.pool.n) wf_kv_use_tiers(&e->sched.kv, &e->tiers);
 }
 
 /* ---- on the engine's thread ---------------------------------------------------------------------------------- */

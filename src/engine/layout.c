@@ -292,7 +292,7 @@ static needs needs_of(const wf_layout *l)
     bool in_place = l->dev && l->dev->fns->buf_wrap; /* weights are used where the file is mapped */
     uint64_t made = wf_weights_made_bytes(&l->weights), inputs = wf_inputs_bytes(&l->limits, align_of(l));
     needs n = {.weights = b.weights - made, .kv = b.kv, .activations = b.activations, .tables = made + inputs};
-    if (in_place) n.tables = made + (2 + WF_EXEC_DEPTH) * inputs + wf_sched_bytes(&l->limits, l->page_tokens);
+    if (in_place) n.tables = made + (2 + WF_EXEC_DEPTH) * inputs + wf_kv_host_bytes(&l->limits, l->page_tokens);
     if (in_place && !l->model->file->random) n.in_file = n.weights;
     n.all = n.weights + n.kv + n.activations + n.tables;
     return n;

@@ -51,13 +51,13 @@ static weft_status set_tokens(struct weft_request *r, const struct weft_request_
     r->seq.priority = r->p.priority;
     r->seq.client_id = r->p.client;
     WF_TRY(wf_engine_take_adapter(r->engine, r, p->adapter, &base));
-    r->seq.root = wf_key_root(&base, p->cache_salt, p->cache_salt_len);
+    r->seq.kv.root = wf_key_root(&base, p->cache_salt, p->cache_salt_len);
     r->seq.length_bucket = length_bucket((uint32_t)n);
     r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs || (r->p.embed && e->pooling == WF_POOLING_MEAN);
     r->seq.first_logits = r->p.embed && (e->pooling == WF_POOLING_CLS || e->pooling == WF_POOLING_RANK);
     r->seq.second_text = e->model->hp.n_types > 1 ? r->p.second_text : 0;
     r->seq.no_logits = r->p.prefill_only;
-    r->seq.private = r->p.no_prefix;
+    r->seq.kv.private = r->p.no_prefix;
     return WEFT_OK;
 }
 
@@ -453,9 +453,9 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     *at = r->next;
     r->next = NULL;
     uint32_t in_flight = wf_engine_drop(e, r, status == WEFT_ERR_CANCELLED);
-    if (status == WEFT_ERR_NOT_FINITE) wf_sched_forget(&e->sched, &r->seq, 0, false);
-    if (status == WEFT_ERR_CANCELLED && in_flight != UINT32_MAX)
-        wf_sched_forget(&e->sched, &r->seq, in_flight, true);
+    bool cancelled = status == WEFT_ERR_CANCELLED && in_flight != UINT32_MAX;
+    if (status == WEFT_ERR_NOT_FINITE || cancelled)
+        wf_kv_forget(&e->sched.kv, &r->seq.kv, r->tokens, r->seq.n_tokens, cancelled ? in_flight : 0, cancelled);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     pthread_mutex_lock(&e->lock);
     wf_engine_leave_adapter(e, r); /* before DONE, whose reader may unload it */

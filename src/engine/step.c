@@ -80,7 +80,7 @@ bool wf_engine_unwanted(void *engine)
         /* is something of it in flight, or do its KV pages depend on that: shared pages, and copies to the host? */
         const wf_seq *q = &r->seq;
         bool runs = q->state == WF_SEQ_PREEMPTED ||
-            (q->state == WF_SEQ_RUNNING && (q->n_computed || q->n_scheduled || q->load));
+            (q->state == WF_SEQ_RUNNING && (q->n_computed || q->n_scheduled || q->kv.load));
         if (!atomic_load(&r->cancel) && runs) return false;
     }
     return true;
@@ -188,7 +188,7 @@ void wf_engine_count(struct weft_engine *e)
     s->waiting = e->sched.n_waiting;
     s->waiting_clients = clients;
     e->oldest_ns = oldest_ns;
-    s->kv_pages_used = wf_pages_in_use(&e->sched.pages);
+    s->kv_pages_used = wf_pages_in_use(&e->sched.kv.pages);
     s->preempted = e->sched.n_preempted;
     s->swapped_out_bytes = e->swaps.out_bytes;
     s->swapped_in_bytes = e->swaps.in_bytes;

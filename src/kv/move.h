@@ -24,7 +24,8 @@ typedef struct wf_page_copy {
 enum wf_moved { WF_MOVING, WF_MOVED, WF_MOVE_VOID };
 typedef struct wf_mover {
     void *user;
-    /* To host memory (out) or from there. The list is read during the call only. After an error nothing is copied later. */
+    /* To host memory (out) or from there. The list is read during the call only. After an error nothing is copied
+     * later. */
     weft_status (*begin)(void *user, bool out, const wf_page_copy *list, uint32_t n, uint32_t *ticket);
     /* VOID: nothing may be made of what was copied. Each ticket is polled until it is not MOVING. */
     enum wf_moved (*poll)(void *user, uint32_t ticket);

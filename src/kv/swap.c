@@ -19,7 +19,8 @@ weft_status wf_swap_alloc(wf_swaps *s, uint32_t pages, wf_swap_memory *out)
     return WEFT_OK;
 }
 
-weft_status wf_swap_move(wf_swaps *s, bool out, const int32_t *pages, uint32_t n, const wf_swap_memory *m, uint32_t *at)
+weft_status wf_swap_move(wf_swaps *s, bool out, const int32_t *pages, uint32_t n, const wf_swap_memory *m,
+                         uint32_t *at)
 {
     wf_page_copy list[WF_MOVE_PAGES];
     for (uint32_t k; n; n -= k, pages += k) {

@@ -27,7 +27,8 @@ typedef struct wf_swaps {
 /* Memory for so many pages; WEFT_ERR_NOMEM if the host has none. */
 weft_status wf_swap_alloc(wf_swaps *s, uint32_t pages, wf_swap_memory *out);
 /* Moves n pages out to the memory, or back, from its page *at on, and adds n to that. */
-weft_status wf_swap_move(wf_swaps *s, bool out, const int32_t *pages, uint32_t n, const wf_swap_memory *m, uint32_t *at);
+weft_status wf_swap_move(wf_swaps *s, bool out, const int32_t *pages, uint32_t n, const wf_swap_memory *m,
+                         uint32_t *at);
 void wf_swap_release(wf_swaps *s, wf_swap_memory *m); /* s may be NULL if there is none */
 void wf_swaps_trim(wf_swaps *s); /* frees unused memory, with nothing of it in flight */
 void wf_swaps_free(wf_swaps *s);

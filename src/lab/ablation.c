@@ -51,7 +51,7 @@ static void offload_close(offload *o)
  * nobody; without any there are no copies. */
 static void offload_batch(offload *o, const wf_batch *b)
 {
-    uint32_t page = o->e->sched.p.page_tokens, all = wf_limits_pages(&o->e->layout.limits, b->n_tokens, b->n_logits);
+    uint32_t page = o->e->sched.p.kv.page_tokens, all = wf_limits_pages(&o->e->layout.limits, b->n_tokens, b->n_logits);
     o->n_pages = 0;
     for (uint32_t s = 0, row = 0; s < b->n_seqs; s++) {
         for (row = 0; row < b->n_tokens && b->in[WF_INPUT_SEQ][row] != (int32_t)s;) row++;

@@ -51,7 +51,7 @@ weft_status weft_bench(struct weft_engine *e, const struct weft_bench_params *p,
 {
     if (!p->n_prompt && !p->n_gen) return wf_fail(WEFT_ERR_ARG, "weft_bench: want n_prompt or n_gen");
     uint32_t n = p->repeat ? p->repeat : 5;
-    if (p->n_prompt && !e->sched.p.no_prefix)
+    if (p->n_prompt && !e->sched.p.kv.no_prefix)
         return wf_fail(WEFT_ERR_ARG,
                        "weft_bench: want an engine with no_prefix: otherwise equal prompts are computed once");
     if (p->n_gen && (uint64_t)p->n_prompt + p->n_gen + 1 > e->layout.context)

@@ -10,15 +10,15 @@ const wf_load_kind wf_load_kinds[WF_N_LOAD_KINDS] = {
 
 bool wf_load_holds(const struct weft_engine *e, uint32_t table, uint32_t first, uint32_t page)
 {
-    return page < wf_sched_kept(&e->sched, table) || page >= wf_sched_passed(&e->sched, table, first);
+    return page < wf_kv_kept(&e->sched.kv, table) || page >= wf_kv_passed(&e->sched.kv, table, first);
 }
 
 /* The pages that a sequence of `keys` tokens holds, the last n of which are in the batch. */
 static uint64_t pages_of(const struct weft_engine *e, uint32_t n, uint32_t keys)
 {
-    uint64_t p = e->sched.p.page_tokens, all = (keys + p - 1) / p, pages = 0;
+    uint64_t p = e->sched.p.kv.page_tokens, all = (keys + p - 1) / p, pages = 0;
     for (uint32_t t = 0; t < wf_limits_tables(&e->layout.limits); t++) {
-        uint32_t passed = wf_sched_passed(&e->sched, t, keys - n), kept = wf_sched_kept(&e->sched, t);
+        uint32_t passed = wf_kv_passed(&e->sched.kv, t, keys - n), kept = wf_kv_kept(&e->sched.kv, t);
         pages += all - (passed > kept ? passed - kept : 0);
     }
     return pages;
@@ -27,7 +27,7 @@ static uint64_t pages_of(const struct weft_engine *e, uint32_t n, uint32_t keys)
 /* The most keys, in whole pages or all, of a sequence that so many pages hold. */
 static uint32_t most_keys(const struct weft_engine *e, uint32_t n, uint32_t keys, uint64_t pages)
 {
-    uint32_t p = e->sched.p.page_tokens;
+    uint32_t p = e->sched.p.kv.page_tokens;
     while (keys && pages_of(e, WF_MIN(n, keys), keys) > pages) keys = (keys - 1) / p * p;
     return keys;
 }
@@ -35,7 +35,7 @@ static uint32_t most_keys(const struct weft_engine *e, uint32_t n, uint32_t keys
 /* Adds a sequence of `keys` tokens, the last n of which are in the batch. */
 static void add_seq(const struct weft_engine *e, wf_batch *b, uint32_t n, uint32_t keys, int32_t *fresh)
 {
-    uint32_t p = e->sched.p.page_tokens, tables = wf_limits_tables(&e->layout.limits);
+    uint32_t p = e->sched.p.kv.page_tokens, tables = wf_limits_tables(&e->layout.limits);
     /* fresh pages from *fresh on, where the table holds any */
     for (uint32_t t = 0; t < tables; t++) {
         int32_t *pages = wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages;

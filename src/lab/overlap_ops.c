@@ -198,8 +198,8 @@ static weft_status add_rate(wf_overlap *o, enum wf_class class, double share, co
                                                    o->p->quick});
 }
 
-/* Each alone with all of the device, then both at one time. Copies of KV pages to the host share nothing with kernels but
- * memory, so that they have none of the device and leave all of it. */
+/* Each alone with all of the device, then both at one time. Copies of KV pages to the host share nothing with kernels
+ * but memory, so that they have none of the device and leave all of it. */
 static weft_status measure_pair(wf_overlap *o, wf_probe *probe, const task *t, const wf_batch *b)
 {
     bool copies = t->beside == WF_CLASS_COPY;

@@ -102,7 +102,7 @@ static weft_status find_limits(simulation *s)
     l->seqs = WF_MIN(p->n_seqs ? p->n_seqs : WF_MAX(contexts, LEAST_SEQS), l->step_tokens);
     l->logit_rows = l->step_tokens;
     l->pages = (uint32_t)WF_MIN(l->pages, (uint64_t)l->seqs * l->seq_pages); /* they use no more */
-    s->cluster.sched.page_tokens = PAGE_TOKENS, s->cluster.sched.tile = TILE, s->cluster.sched.no_prefix = true;
+    s->cluster.sched.kv.page_tokens = PAGE_TOKENS, s->cluster.sched.tile = TILE, s->cluster.sched.kv.no_prefix = true;
     s->out->n_seqs = l->seqs, s->out->max_batched_tokens = l->step_tokens;
     return WEFT_OK;
 }

@@ -28,19 +28,19 @@ static int longest_first(const void *a, const void *b)
  * may begin and end within a page. */
 static uint64_t most_held(const wf_sched *s, uint32_t table, uint32_t tokens)
 {
-    uint32_t all = wf_sched_pages_for(s, tokens), window = s->p.tables[table].window;
-    return window ? WF_MIN(all, wf_sched_kept(s, table) + wf_sched_pages_for(s, window) + 1ull) : all;
+    uint32_t all = wf_kv_pages_for(&s->kv, tokens), window = s->p.kv.tables[table].window;
+    return window ? WF_MIN(all, wf_kv_kept(&s->kv, table) + wf_kv_pages_for(&s->kv, window) + 1ull) : all;
 }
 
 /* The peak lies at the end of some sequence. By then this sequence and all that outlive it have grown by its
  * remaining tokens; sorting makes that one pass. */
 uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
 {
-    uint64_t p = s->p.page_tokens, tokens = 0, peak = 0, listed = 0;
+    uint64_t p = s->p.kv.page_tokens, tokens = 0, peak = 0, listed = 0;
     size_t n = 0;
     for (const wf_seq *q = s->running; q; q = q->next) {
         s->peaks[n++] = (wf_peak){predicted_rest(s, q), wf_seq_length(q)};
-        listed += wf_seq_held(q, q->n_pages);
+        listed += wf_kv_held(&q->kv, q->kv.n_pages);
     }
     if (with) s->peaks[n++] = (wf_peak){predicted_rest(s, with), wf_seq_length(with)};
     qsort(s->peaks, n, sizeof *s->peaks, longest_first);
@@ -59,12 +59,12 @@ uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
     uint64_t all = peak;
     peak = 0;
     for (uint32_t t = 0; t < wf_limits_tables(&s->limits); t++) {
-        uint64_t held = wf_sched_pages_for(s, s->limits.step_tokens);
+        uint64_t held = wf_kv_pages_for(&s->kv, s->limits.step_tokens);
         for (size_t i = 0; i < n; i++) held += most_held(s, t, s->peaks[i].tokens + s->peaks[i].remaining);
-        peak += s->p.tables[t].window ? WF_MIN(all, held) : all;
+        peak += s->p.kv.tables[t].window ? WF_MIN(all, held) : all;
     }
     /* shared pages are listed once per sequence */
-    uint64_t twice = listed - WF_MIN(listed, wf_pages_in_use(&s->pages));
+    uint64_t twice = listed - WF_MIN(listed, wf_pages_in_use(&s->kv.pages));
     return (uint32_t)(peak - WF_MIN(peak, twice));
 }
 
@@ -74,51 +74,26 @@ uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
  * more sequence may need more activations for its decodes: pages in use must leave room for them. */
 static bool fits_now(wf_sched *s, const wf_seq *q)
 {
-    uint32_t now = q->swapped_out ? wf_seq_held(q, wf_sched_pages_for(s, q->n_computed + 1)) : q->n_tables;
+    uint32_t now = q->kv.swapped_out ? wf_kv_held(&q->kv, wf_kv_pages_for(&s->kv, q->n_computed + 1)) : q->kv.n_tables;
     if (s->n_running >= WF_MIN(s->limits.seqs, s->limits.step_tokens)) return false;
     uint32_t limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
-    if (wf_pages_high_water(&s->pages) > limit || wf_pages_available(&s->pages, limit) < now) return false;
+    if (wf_pages_high_water(&s->kv.pages) > limit || wf_pages_available(&s->kv.pages, limit) < now) return false;
     return !s->n_running || wf_sched_predict(s, q) <= limit;
-}
-
-/* The pages that q holds of its first n of each table. */
-static bool swap_pages(wf_sched *s, wf_seq *q, bool out, uint32_t n)
-{
-    weft_status st = out ? wf_swap_alloc(s->swaps, wf_seq_held(q, n), &q->host) : WEFT_OK;
-    for (uint32_t t = 0, at = 0; t < q->n_tables && st == WEFT_OK; t++) {
-        uint32_t kept = q->tables[t].kept, passed = q->tables[t].passed;
-        st = wf_swap_move(s->swaps, out, wf_seq_table(q, t), kept, &q->host, &at);
-        if (st == WEFT_OK) st = wf_swap_move(s->swaps, out, wf_seq_table(q, t) + passed, n - passed, &q->host, &at);
-    }
-    if (st != WEFT_OK) wf_swap_release(s->swaps, &q->host);
-    return st == WEFT_OK;
 }
 
 /* false: there are no pages, or q begins anew, since it cannot be moved. */
 static bool swap_in(wf_sched *s, wf_seq *q)
 {
-    uint32_t all = wf_sched_pages_for(s, q->n_computed), limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
-    if (wf_pages_available(&s->pages, limit) < wf_seq_held(q, all)) return false;
-    for (uint32_t t = 0; t < q->n_tables; t++) {
-        wf_pages_alloc(&s->pages, q->tables[t].kept, limit, wf_seq_table(q, t));
-        wf_pages_alloc(&s->pages, all - q->tables[t].passed, limit, wf_seq_table(q, t) + q->tables[t].passed);
-    }
-    q->n_pages = all;
-    q->swapped_out = false;
-    if (swap_pages(s, q, false, all)) return true;
-    wf_sched_release(s, q);
-    wf_sched_restart(q);
+    uint32_t limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
+    if (wf_kv_swap_in(&s->kv, &q->kv, wf_kv_pages_for(&s->kv, q->n_computed), limit)) return true;
+    if (!q->kv.swapped_out) q->n_computed = 0;
     return false;
 }
 
 static bool admit_seq(wf_sched *s, wf_seq *q)
 {
-    size_t most = s->limits.seq_pages;
-    /* retried in the next step */
-    if (!q->keys && !(q->keys = wf_calloc(most, sizeof *q->keys))) return false;
-    if (!q->pages && !(q->pages = wf_calloc(q->n_tables * most, sizeof *q->pages))) return false;
-    q->cap_pages = s->limits.seq_pages;
-    if (q->swapped_out && !swap_in(s, q)) return false;
+    if (!wf_kv_open(&q->kv, s->limits.seq_pages)) return false; /* retried in the next step */
+    if (q->kv.swapped_out && !swap_in(s, q)) return false;
     if (!q->n_computed) wf_sched_find_prefix(s, q, true);
     if (q->state == WF_SEQ_PREEMPTED) wf_sched_unlink(&s->preempted, q);
     else wf_fair_admit(s, q);
@@ -131,16 +106,10 @@ static bool admit_seq(wf_sched *s, wf_seq *q)
 
 /* ---- preemption ---------------------------------------------------------------------------------------------- */
 
-/* Its pages are free at once: whatever overwrites them waits for their move. One that has computed nothing since it came
- * back is still on the host. Pages that windows have passed were registered before. */
 static void preempt_seq(wf_sched *s, wf_seq *q)
 {
-    uint32_t used = wf_sched_pages_for(s, q->n_computed);
-    wf_sched_leave_load(s, q);
-    q->swapped_out = q->host.host.data || (s->swaps && used && swap_pages(s, q, true, used));
-    wf_sched_release(s, q);
-    if (!q->swapped_out) wf_sched_restart(q); /* recomputed later */
-    if (!q->tables[0].passed) q->n_registered = 0;
+    wf_kv_leave_load(&s->kv, &q->kv);
+    if (!wf_kv_swap_out(&s->kv, &q->kv, wf_kv_pages_for(&s->kv, q->n_computed))) q->n_computed = 0; /* again, later */
     wf_sched_unlink(&s->running, q);
     wf_sched_insert(&s->preempted, q);
     q->state = WF_SEQ_PREEMPTED;
@@ -195,7 +164,7 @@ bool wf_sched_preempt(wf_sched *s, const wf_seq *q)
 {
     wf_seq *last = NULL; /* that has pages and no tokens in the batch being formed */
     for (wf_seq *v = q->next; v; v = v->next)
-        if (v->n_pages && !v->n_scheduled) last = v;
+        if (v->kv.n_pages && !v->n_scheduled) last = v;
     if (last) preempt_seq(s, last);
     return last;
 }

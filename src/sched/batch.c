@@ -13,7 +13,7 @@ static bool is_decoding(const wf_seq *q)
  * for a token. */
 static uint32_t tokens_left(const wf_seq *q)
 {
-    bool waits = q->load || q->awaited || (q->n_pending && wf_seq_length(q) >= q->max_tokens);
+    bool waits = q->kv.load || q->awaited || (q->n_pending && wf_seq_length(q) >= q->max_tokens);
     return waits ? 0 : wf_seq_length(q) - q->n_computed;
 }
 
@@ -33,8 +33,8 @@ typedef struct plan {
 /* Pages that q must still allocate for n tokens, in each of its tables. */
 static uint32_t pages_needed(const wf_sched *s, const wf_seq *q, uint32_t n)
 {
-    uint32_t want = wf_sched_pages_for(s, q->n_computed + n);
-    return want > q->n_pages ? want - q->n_pages : 0;
+    uint32_t want = wf_kv_pages_for(&s->kv, q->n_computed + n);
+    return want > q->kv.n_pages ? want - q->kv.n_pages : 0;
 }
 
 /* Pages that exist in the step if it also computes n tokens of q. */
@@ -51,12 +51,12 @@ static uint32_t page_limit(const wf_sched *s, const plan *p, const wf_seq *q, ui
 
 static bool clears_used_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
 {
-    return wf_pages_high_water(&s->pages) <= pages_left(s, p, q, n);
+    return wf_pages_high_water(&s->kv.pages) <= pages_left(s, p, q, n);
 }
 
 static bool has_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
 {
-    return pages_needed(s, q, n) * q->n_tables <= wf_pages_available(&s->pages, page_limit(s, p, q, n));
+    return pages_needed(s, q, n) * q->kv.n_tables <= wf_pages_available(&s->kv.pages, page_limit(s, p, q, n));
 }
 
 /* The greatest count of up to n tokens that passes the test. The test is monotonic: fewer tokens never fail. */
@@ -89,9 +89,9 @@ static void grant_tokens(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force
     n = most_tokens(s, p, q, n, has_pages);
     if (s->p.whole_prompts && n < tokens_left(q)) n = 0;
     uint32_t pages = pages_needed(s, q, n);
-    for (uint32_t t = 0; t < q->n_tables; t++)
-        wf_pages_alloc(&s->pages, pages, page_limit(s, p, q, n), wf_seq_table(q, t) + q->n_pages);
-    q->n_pages += pages;
+    for (uint32_t t = 0; t < q->kv.n_tables; t++)
+        wf_pages_alloc(&s->kv.pages, pages, page_limit(s, p, q, n), wf_kv_table_of(&q->kv, t) + q->kv.n_pages);
+    q->kv.n_pages += pages;
     q->n_scheduled = n;
     p->tokens += n;
     p->logits += wanted_logits(q, n);
@@ -191,11 +191,11 @@ static void cut_to_tiles(wf_sched *s, plan *p)
 
 static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
 {
-    uint32_t p = s->p.page_tokens, n = q->n_scheduled;
+    uint32_t p = s->p.kv.page_tokens, n = q->n_scheduled;
     size_t pages = (q->n_computed + n + p - 1) / p;
-    for (uint32_t t = 0; t < q->n_tables; t++)
-        memcpy(wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages, wf_seq_table(q, t), pages * sizeof(int32_t));
-    uint32_t first = wf_batch_add_seq(b, p, q->n_tables, q->n_computed, n);
+    for (uint32_t t = 0; t < q->kv.n_tables; t++)
+        memcpy(wf_batch_table(b, WF_INPUT_PAGES, t) + b->n_pages, wf_kv_table_of(&q->kv, t), pages * sizeof(int32_t));
+    uint32_t first = wf_batch_add_seq(b, p, q->kv.n_tables, q->n_computed, n);
     for (uint32_t pos = q->n_computed, row = first; row < b->n_tokens; pos++, row++) {
         bool known = pos < q->n_tokens + q->n_drafts;
         b->in[WF_INPUT_TOKEN][row] = known ? q->tokens[pos] : -1 - (int32_t)q->pending_logit_row;

@@ -4,9 +4,6 @@
 
 #include "sched/sched.h"
 
-uint32_t wf_sched_pages_for(const wf_sched *s, uint32_t tokens); /* of one table */
-/* Of q's block i, all tokens of which are known. q has had pages. */
-const wf_key *wf_sched_key(const wf_sched *s, wf_seq *q, uint32_t i);
 /* fair.c */
 void wf_fair_init(wf_sched *s);
 void wf_fair_free(wf_sched *s);
@@ -22,19 +19,11 @@ void wf_fair_sort(wf_seq **list, uint32_t n);
 
 void wf_sched_insert(wf_seq **list, wf_seq *q); /* keeps the list in order */
 void wf_sched_unlink(wf_seq **list, wf_seq *q);
-/* Releases the pages that the windows have passed. Each of them has been offered to the prefix cache. */
-void wf_sched_release_passed(wf_sched *s, wf_seq *q);
-void wf_sched_release(wf_sched *s, wf_seq *q); /* those that q holds */
-/* K and V of q are gone: it begins anew. */
-void wf_sched_restart(wf_seq *q);
 void wf_sched_admit(wf_sched *s); /* as many waiting sequences as fit */
-/* tiers.c: q, which has nothing computed, takes over the blocks of the longest known prefix; below: also those that
+/* prefix.c: q, which has nothing computed, takes over the blocks of the longest known prefix; below: also those that
  * have to be loaded first, where that is worth it. */
 void wf_sched_find_prefix(wf_sched *s, wf_seq *q, bool below);
 void wf_sched_complete_loads(wf_sched *s); /* sequences whose loads have ended go on */
-void wf_sched_leave_load(wf_sched *s, wf_seq *q); /* if it waits for one */
-/* q's block i, all of whose pages it holds or has passed, is cached: may it be stored? */
-void wf_sched_offer(wf_sched *s, wf_seq *q, uint32_t i);
 bool wf_sched_preempt(wf_sched *s, const wf_seq *q); /* the last sequence in order after q; false: there is none */
 
 #endif

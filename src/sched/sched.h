@@ -17,12 +17,6 @@
  * admitted while pages in use would break this rule, and prompt chunks are cut so that the step's activations stay
  * above the highest page in use.
  *
- * Windows. A sequence has a page table for each set of layers of similar windows (kv/layout.h), and a page in each
- * of them for some tokens. Where every layer of a table attends to the last keys only, or to these and the first, the
- * pages between are released as a sequence grows. They stay in the prefix cache as those of ended sequences do: whoever
- * begins alike finds them while nobody needs them. A prefix is found as far as every table has the pages that its
- * windows reach from there.
- *
  * A step takes decodes first, then prefill as the policy says. The number of tokens is cut to a multiple of the GEMM
  * tile (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens
  * that the previous step will sample count as present, although only the device knows them ("pending" tokens).
@@ -45,10 +39,7 @@
 #ifndef WF_SCHED_H
 #define WF_SCHED_H
 
-#include "kv/layout.h"
-#include "kv/page.h"
-#include "kv/swap.h"
-#include "kv/tiers.h"
+#include "kv/table.h"
 #include "sched/batch.h"
 
 enum wf_policy {
@@ -66,14 +57,10 @@ weft_status wf_policy_parse(const char *name, enum wf_policy *out);
 
 typedef struct wf_sched_params {
     enum wf_policy policy;
-    uint32_t page_tokens;
+    wf_kv_params kv;
     uint32_t tile;          /* tokens of a step are a multiple of this where prefill can be cut; 0: 1 */
-    uint64_t shuffle_pages; /* see wf_pages_init */
-    bool no_prefix;         /* no prefix caching */
     uint32_t stages;        /* steps that are in flight, of different sequences; 0 or 1: tokens of one are pending */
     bool whole_prompts;     /* a step computes a prompt whole or not at all: none is longer than the largest step */
-    /* no layer of a page table attends to more than these; window 0: some attend to all */
-    wf_kv_window tables[WF_MAX_KV_TABLES];
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
     /* Of WF_POLICY_SARATHI: chunks are as long as the ratio P:D of the load asks for (section 4.4), but steps with a
      * chunk have no fewer tokens than these; 0: chunks fill the step. */
@@ -93,12 +80,6 @@ typedef struct wf_sched_params {
 
 enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_PREEMPTED, WF_SEQ_RUNNING };
 
-/* Pages of a table from `kept` to `passed` have been passed by windows: released, and page 0 stands in their place,
- * which nobody reads there. */
-typedef struct wf_passed {
-    uint32_t kept, passed;
-} wf_passed;
-
 /* A sequence, embedded in a request. The caller owns it and its tokens; sched owns the pages and everything from
  * `state` on. */
 typedef struct wf_seq {
@@ -117,7 +98,6 @@ typedef struct wf_seq {
     bool counted;           /* they are */
     int32_t priority;       /* > 0: earlier */
     uint64_t client_id;     /* who asks; 0: nobody in particular, a client like others */
-    wf_key root;            /* what its first block follows: sequences of equal roots share pages */
     uint32_t adapter;       /* the place of its adapter; 0: none */
     uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
     /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
@@ -125,22 +105,11 @@ typedef struct wf_seq {
     uint32_t second_text;   /* of a pair of texts: where the second one begins; 0: it is one */
     bool first_logits;      /* of the first position alone; likewise */
     bool no_logits;         /* not even logits of the last position */
-    bool private;           /* it neither finds pages in the prefix cache nor puts its own there */
     enum wf_seq_state state;
     struct wf_client *client;
     uint32_t n_paid;        /* prompt tokens that its client has been served, or that were in the prefix cache */
-    bool swapped_out;       /* preempted, with its K and V on the host */
-    wf_swap_memory host;    /* where; it stays until q computes more */
     int64_t order;          /* smaller is earlier */
-    int32_t *pages;         /* [n_tables, cap_pages] */
-    uint32_t n_pages, cap_pages, n_tables; /* n_pages: of each table */
-    uint32_t n_sighted;     /* blocks that the tiers have been told of: once, however often they are computed */
-    uint32_t n_found;       /* blocks that were on the device when its load began */
-    wf_tier_load *load;     /* that it waits for: of some of its pages, none of which counts as computed; NULL: none */
-    wf_passed tables[WF_MAX_KV_TABLES];
-    uint32_t n_registered;  /* leading pages of each table that are in the prefix cache */
-    wf_key *keys;           /* [cap_pages], of its first n_keys blocks */
-    uint32_t n_keys;
+    wf_kv_seq kv;           /* its pages; the caller sets root and private */
     /* in the batch just formed: tokens; first row and number of rows of logits */
     uint32_t n_scheduled, logit0, n_logits;
     /* draft tokens behind the n_tokens known ones, in tokens[]: so many the caller has, and after wf_sched_batch so
@@ -148,19 +117,6 @@ typedef struct wf_seq {
     uint32_t n_drafts;
     uint32_t pending_logit_row; /* row of logits, in the step formed last, that gives token n_tokens + n_pending - 1 */
 } wf_seq;
-
-static inline int32_t *wf_seq_table(const wf_seq *q, uint32_t table)
-{
-    return q->pages + (size_t)table * q->cap_pages;
-}
-
-/* Pages that q holds of its first n of each table. */
-static inline uint32_t wf_seq_held(const wf_seq *q, uint32_t n)
-{
-    uint32_t held = 0;
-    for (uint32_t t = 0; t < q->n_tables; t++) held += q->tables[t].kept + n - q->tables[t].passed;
-    return held;
-}
 
 /* Known and pending tokens. */
 static inline uint32_t wf_seq_length(const wf_seq *q)
@@ -187,10 +143,7 @@ typedef struct wf_peak {
 typedef struct wf_sched {
     wf_limits limits;
     wf_sched_params p;
-    wf_pages pages;
-    wf_prefix prefix;
-    wf_tiers *tiers; /* NULL: none; see wf_sched_use_tiers */
-    wf_swaps *swaps; /* the caller sets it. NULL: preempted sequences are computed again */
+    wf_kv kv;
     wf_seq *running, *preempted; /* both in order */
     uint32_t n_waiting, n_running; /* preempted ones wait */
     wf_client nobody, *clients; /* nobody, of id 0, is the last in the list, and always there */
@@ -215,16 +168,9 @@ typedef struct wf_sched {
 } wf_sched;
 
 weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params *p);
-uint64_t wf_sched_bytes(const wf_limits *l, uint32_t page_tokens); /* of host memory for tables of pages */
-/* From now on; they outlive it, or the next call. NULL: none. */
-void wf_sched_use_tiers(wf_sched *s, wf_tiers *tiers);
 void wf_sched_add(wf_sched *s, wf_seq *q);
 /* Ends q and releases its pages. finished: its length counts towards the average of its bucket. */
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
-/* The K and V of q may be wrong, or may never be computed (only_coming), from position `from` on: no page of these
- * stays in the prefix cache, or all who begin alike would fail, too; nor below, where what was stored before stays if
- * they were only never computed. */
-void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from, bool only_coming);
 /* P:D of Sarathi, section 4.4: prompt tokens for each generated one, of the sequences that have finished, and before
  * of those that are expected; 0: neither is known. */
 double wf_sched_ratio(const wf_sched *s);
@@ -236,9 +182,6 @@ void wf_sched_batch(wf_sched *s, wf_batch *b);
 void wf_sched_advance(wf_sched *s, bool pending);
 /* n of the drafts of the last step are what the tokens before them sampled: they count as computed. */
 void wf_sched_accept(wf_seq *q, uint32_t n);
-/* Leading pages of a table that the windows of the next token have passed, and of these those that they never pass. */
-uint32_t wf_sched_passed(const wf_sched *s, uint32_t table, uint32_t n_computed);
-uint32_t wf_sched_kept(const wf_sched *s, uint32_t table);
 /* Peak of KV pages in use if each running sequence decodes as long as the average of its bucket. with: one more
  * sequence, or NULL. */
 uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with);

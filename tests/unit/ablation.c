@@ -158,7 +158,7 @@ static void test_fewer_pages(void **state)
         FILE *f = open_memstream(&said, &len);
         set_world(gains);
         struct weft_engine *e = open_small(SEQS, CONTEXT, TOKENS, SEQS);
-        e->layout.apart.pages = CONTEXT / e->sched.p.page_tokens + SEQS;
+        e->layout.apart.pages = CONTEXT / e->sched.p.kv.page_tokens + SEQS;
         enum weft_status s = tunes ? weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL)
                                    : weft_ablation(e, &(struct weft_ablation_params){
                                                           .rounds = 3, .on_row = count_loads, .user = &loads});

@@ -37,7 +37,7 @@ static wf_cluster cluster_of(uint32_t replicas, uint32_t stages, stage_fn *stage
 {
     return (wf_cluster){.replicas = replicas, .stages = stages, .stage = stage, .send = send,
                         .limits = {.step_tokens = 64, .logit_rows = 64, .seqs = 8, .seq_pages = 16, .pages = 128},
-                        .sched = {.policy = WF_POLICY_SARATHI, .page_tokens = 16, .no_prefix = true}};
+                        .sched = {.policy = WF_POLICY_SARATHI, .kv = {.page_tokens = 16, .no_prefix = true}}};
 }
 
 /* Four equal micro-batches fill four stages: the only bubbles are those of the first one on its way, 1 + 2 + 3. With

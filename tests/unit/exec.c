@@ -183,7 +183,7 @@ static void test_network_overlaps(void **state)
     network = WF_NODE_ALL_REDUCE;
 }
 
-/* ---- moves of pages (kv/move.h) ----------------------------------------------------------------------------------- */
+/* ---- moves of pages (kv/move.h) ---------------------------------------------------------------------------------- */
 
 enum { MOVED_PAGES = 20, POLLED_NS = 1000 }; /* a copy of a page takes a microsecond, as a look does */
 
@@ -237,8 +237,8 @@ static void test_moves_run_behind_steps(void **state)
     close_all(&f);
 }
 
-/* A page goes to the host, is overwritten, and comes back to another place; others stay as they are. Each move waits for
- * the one before, whichever way that goes, and none needs a step. */
+/* A page goes to the host, is overwritten, and comes back to another place; others stay as they are. Each move waits
+ * for the one before, whichever way that goes, and none needs a step. */
 static void test_moves_in_turn(void **state)
 {
     fixture f;

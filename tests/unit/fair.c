@@ -173,7 +173,7 @@ static void end_request(world *w, request *r, bool finished)
 
 static void step(world *w)
 {
-    for (request *r = w->alive; r; r = r->link) r->had_pages = r->q.state == WF_SEQ_RUNNING && r->q.n_pages;
+    for (request *r = w->alive; r; r = r->link) r->had_pages = r->q.state == WF_SEQ_RUNNING && r->q.kv.n_pages;
     bool had = w->s.n_running;
     wf_sched_batch(&w->s, &w->b);
     for (request *r; (r = next_admitted(w));) note_admitted(w, r);
@@ -200,7 +200,7 @@ static void step(world *w)
 static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint32_t per_client)
 {
     *w = (world){0};
-    wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .seqs_per_client = per_client};
+    wf_sched_params p = {.policy = policy, .kv.page_tokens = PAGE, .seqs_per_client = per_client};
     assert_ok(wf_sched_init(&w->s, l, &p));
     assert_ok(wf_batch_init(&w->b, l));
 }
@@ -208,7 +208,7 @@ static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint
 static void close_world(world *w)
 {
     while (w->alive) step(w);
-    assert_int_equal(wf_pages_available(&w->s.pages, w->s.limits.pages), w->s.limits.pages);
+    assert_int_equal(wf_pages_available(&w->s.kv.pages, w->s.limits.pages), w->s.limits.pages);
     wf_batch_free(&w->b);
     wf_sched_free(&w->s);
 }

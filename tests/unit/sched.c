@@ -75,7 +75,7 @@ static void test_windows(void **state)
         l.pages = l.held_pages + (seed / 32 % 2 ? 0 : 3);
         if (seed % 13 < 4) l = sharing(l, 20, 30);
         open_world(&w, &l, (enum wf_policy)(seed % 4), 4, seed);
-        w.s.p.tables[0] = (wf_kv_window){window, sink}, w.s.p.no_prefix = seed % 7 == 0;
+        w.s.p.kv.tables[0] = (wf_kv_window){window, sink}, w.s.p.kv.no_prefix = seed % 7 == 0;
         w.ahead = seed / 8 % 2, w.unlucky = seed % 5 == 0;
         run_world(&w, seed, 60, seed % 3 == 1);
         assert_true(w.most_held <= l.held_pages && l.held_pages < l.seq_pages);
@@ -104,13 +104,13 @@ static void test_tables(void **state)
         l.pages = l.held_pages + (seed / 32 % 2 ? 0 : 3) + (seed % 7 ? 0 : 60);
         if (seed % 13 < 4) l = sharing(l, 20, 30);
         open_world(&w, &l, (enum wf_policy)(seed % 4), 4, seed);
-        memcpy(w.s.p.tables, tables.tables, sizeof tables.tables);
-        w.s.p.no_prefix = seed % 11 == 0, w.ahead = seed / 8 % 2, w.unlucky = seed % 5 == 0;
+        memcpy(w.s.p.kv.tables, tables.tables, sizeof tables.tables);
+        w.s.p.kv.no_prefix = seed % 11 == 0, w.ahead = seed / 8 % 2, w.unlucky = seed % 5 == 0;
         run_world(&w, seed, 60, seed % 3 == 1);
         assert_true(w.most_held <= l.held_pages);
         preempted += w.s.n_preempted;
         hits += w.s.prefix_hits;
-        for (uint32_t i = 0; i < l.pages; i++) mates += w.s.prefix.mate_of[i] >= 0;
+        for (uint32_t i = 0; i < l.pages; i++) mates += w.s.kv.prefix.mate_of[i] >= 0;
         close_world(&w);
     }
     printf("%lu preempted, %lu tokens found, %lu mates left\n", (unsigned long)preempted, (unsigned long)hits,
@@ -147,7 +147,7 @@ static void test_windows_let_more_run(void **state)
         wf_limits l = {.step_tokens = 8, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE,
                        .held_pages = i ? 5 : 0, .pages = 40};
         open_world(&w, &l, WF_POLICY_NANOFLOW, 1, 0);
-        w.s.p.tables[0].window = i ? 8 : 0, w.spacious = false;
+        w.s.p.kv.tables[0].window = i ? 8 : 0, w.spacious = false;
         for (int k = 0; k < 30; k++) add(&w, 40, 23, 1000 * k, 0);
         while (w.alive) step(&w);
         running[i] = w.most_running;
@@ -227,7 +227,7 @@ static void test_chunks_by_ratio(void **state)
 static void test_expected_ratio(void **state)
 {
     world w;
-    wf_sched_params p = {.policy = WF_POLICY_SARATHI, .page_tokens = PAGE, .prefill = 30, .decode = 10};
+    wf_sched_params p = {.policy = WF_POLICY_SARATHI, .kv.page_tokens = PAGE, .prefill = 30, .decode = 10};
     wf_sched s;
     assert_ok(wf_sched_init(&s, &roomy, &p));
     assert_true(wf_sched_ratio(&s) == 3);

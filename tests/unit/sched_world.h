@@ -133,19 +133,19 @@ static uint64_t chain(const sim *r, uint32_t n)
 /* Of a sequence's pages in the table: is this one held? */
 static bool holds(const wf_seq *q, uint32_t table, uint32_t page)
 {
-    return page < q->tables[table].kept || page >= q->tables[table].passed;
+    return page < q->kv.tables[table].kept || page >= q->kv.tables[table].passed;
 }
 
 static void check_seen(const world *w, const sim *r, uint32_t table, uint32_t n)
 {
     uint64_t h = 0;
-    wf_kv_window own = w->s.p.tables[table];
+    wf_kv_window own = w->s.p.kv.tables[table];
     uint32_t unseen = own.window && n + 1 > own.window ? n + 1 - own.window : 0;
     for (uint32_t i = 0; i < n; i++) {
         h = wf_random(h, (uint32_t)r->truth[i]);
         if (i < unseen && i >= own.sink) continue;
         assert_true(holds(&r->q, table, i / PAGE));
-        assert_int_equal(w->kv[wf_seq_table(&r->q, table)[i / PAGE] * PAGE + (int32_t)(i % PAGE)], h + table);
+        assert_int_equal(w->kv[wf_kv_table_of(&r->q.kv, table)[i / PAGE] * PAGE + (int32_t)(i % PAGE)], h + table);
     }
 }
 
@@ -183,12 +183,13 @@ static void simulate_tokens(world *w)
 {
     for (wf_seq *q = w->s.running; q; q = q->next) {
         sim *r = (sim *)q;
-        for (uint32_t t = 0; q->n_scheduled && t < q->n_tables; t++) check_seen(w, r, t, q->n_computed);
+        for (uint32_t t = 0; q->n_scheduled && t < q->kv.n_tables; t++) check_seen(w, r, t, q->n_computed);
         for (uint32_t i = 0; i < q->n_computed; i++) r->computed[i] = true; /* in the prefix cache, say */
         for (uint32_t i = q->n_computed; i < q->n_computed + q->n_scheduled; i++) {
-            for (uint32_t t = 0; t < q->n_tables; t++) {
-                int32_t page = wf_seq_table(q, t)[i / PAGE];
-                assert_int_equal(w->s.pages.list[page].refs, 1); /* shared pages are never written, nor copied ones */
+            for (uint32_t t = 0; t < q->kv.n_tables; t++) {
+                int32_t page = wf_kv_table_of(&q->kv, t)[i / PAGE];
+                /* shared pages are never written, nor copied ones */
+                assert_int_equal(w->s.kv.pages.list[page].refs, 1);
                 check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
                 w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1) + t;
             }
@@ -203,9 +204,9 @@ static void simulate_tokens(world *w)
 static uint32_t top_page(const wf_seq *q)
 {
     uint32_t top = 0;
-    for (uint32_t t = 0; t < q->n_tables; t++)
-        for (uint32_t i = 0; i < q->n_pages; i++)
-            top = holds(q, t, i) ? WF_MAX(top, (uint32_t)wf_seq_table(q, t)[i] + 1) : top;
+    for (uint32_t t = 0; t < q->kv.n_tables; t++)
+        for (uint32_t i = 0; i < q->kv.n_pages; i++)
+            top = holds(q, t, i) ? WF_MAX(top, (uint32_t)wf_kv_table_of(&q->kv, t)[i] + 1) : top;
     return top;
 }
 
@@ -222,15 +223,15 @@ static void simulate_activations(world *w)
      * prompts. */
     uint32_t rows = WF_MIN(w->s.limits.step_tokens, w->s.n_running + w->s.limits.step_tokens / 4);
     assert_true(top <= wf_limits_pages(&w->s.limits, rows, w->s.n_running));
-    assert_int_equal(top, wf_pages_high_water(&w->s.pages));
+    assert_int_equal(top, wf_pages_high_water(&w->s.kv.pages));
     for (uint32_t i = left * PAGE; i < w->s.limits.pages * PAGE; i++)
         w->torn += w->kv[i] && w->kv[i] != TORN, w->kv[i] = TORN;
     const wf_pool_part *s = w->s.limits.pool.parts;
     w->most_bytes = WF_MAX(w->most_bytes, top * s->page + wf_pool_part_step_bytes(s, w->b.n_tokens, w->b.n_logits));
     w->most_running = WF_MAX(w->most_running, w->s.n_running);
-    w->most_used = WF_MAX(w->most_used, wf_pages_in_use(&w->s.pages));
+    w->most_used = WF_MAX(w->most_used, wf_pages_in_use(&w->s.kv.pages));
     for (const wf_seq *q = w->s.running; q; q = q->next)
-        w->most_held = WF_MAX(w->most_held, wf_seq_held(q, q->n_pages));
+        w->most_held = WF_MAX(w->most_held, wf_kv_held(&q->kv, q->kv.n_pages));
 }
 
 /* ---- rules of every step ------------------------------------------------------------------------------------- */
@@ -275,13 +276,13 @@ static void check_arrays(world *w)
 /* Each page has as many references as sequences list it, and no page is lost. */
 static void check_pages(const world *w)
 {
-    const wf_pages *p = &w->s.pages;
+    const wf_pages *p = &w->s.kv.pages;
     uint32_t *refs = calloc(p->n, sizeof *refs), in_use = 0;
     for (const wf_tier_move *m = w->tiers.moves; m && m < w->tiers.moves + WF_MOVES; m++)
         for (uint32_t i = 0; m->runs && i < m->n; i++) refs[m->page[i]]++;
     for (const wf_seq *q = w->s.running; q; q = q->next)
-        for (uint32_t t = 0; t < q->n_tables; t++)
-            for (uint32_t i = 0; i < q->n_pages; i++) refs[wf_seq_table(q, t)[i]] += holds(q, t, i);
+        for (uint32_t t = 0; t < q->kv.n_tables; t++)
+            for (uint32_t i = 0; i < q->kv.n_pages; i++) refs[wf_kv_table_of(&q->kv, t)[i]] += holds(q, t, i);
     for (uint32_t i = 0; i < p->n; i++) {
         assert_int_equal(p->list[i].refs, refs[i]);
         in_use += refs[i] > 0;
@@ -294,13 +295,13 @@ static void check_pages(const world *w)
 /* A mate and its page know each other, and both are cached. */
 static void check_mates(const world *w)
 {
-    const wf_prefix *x = &w->s.prefix;
-    for (int32_t i = 0; x->n_mates && i < (int32_t)w->s.pages.n; i++) {
+    const wf_prefix *x = &w->s.kv.prefix;
+    for (int32_t i = 0; x->n_mates && i < (int32_t)w->s.kv.pages.n; i++) {
         int32_t of = x->mate_of[i], listed = 0;
         for (uint32_t t = 1; of >= 0 && t <= x->n_mates; t++) listed += wf_prefix_mate(x, of, t) == i;
         assert_int_equal(listed, of >= 0);
         if (of >= 0)
-            assert_true(w->s.pages.list[i].cached && w->s.pages.list[of].cached && x->mate_of[of] < 0 &&
+            assert_true(w->s.kv.pages.list[i].cached && w->s.kv.pages.list[of].cached && x->mate_of[of] < 0 &&
                         x->entries[of].cached);
         for (uint32_t t = 1; t <= x->n_mates; t++)
             assert_true(wf_prefix_mate(x, i, t) < 0 || x->mate_of[wf_prefix_mate(x, i, t)] == i);
@@ -320,7 +321,7 @@ static void check_turns(world *w)
         left_out += decoding(q) && !q->n_scheduled && !ending(q) && !(q->sampled_by_host && w->before.host_rows);
     }
     assert_true(w->s.n_running <= WF_MIN(w->s.limits.step_tokens, w->s.limits.seqs));
-    if (w->s.running && !w->before.n && !w->s.tiers) assert_true(w->b.n_tokens > 0);
+    if (w->s.running && !w->before.n && !w->s.kv.tiers) assert_true(w->b.n_tokens > 0);
     if (w->s.p.policy == WF_POLICY_REQUEST) assert_true(!decodes || !prefills);
     else if (w->spacious) assert_int_equal(left_out, 0);
     if (w->s.p.policy == WF_POLICY_SARATHI) assert_true(prefills <= 1);
@@ -422,7 +423,7 @@ static void note_step(world *w)
     }
     assert_false(w->now.host_rows && w->before.host_rows);
     w->beside += w->now.n && w->before.host_rows;
-    w->now.sync |= w->now.host_rows && wf_random(w->s.p.shuffle_pages, (uint64_t)w->steps) % 4 == 0;
+    w->now.sync |= w->now.host_rows && wf_random(w->s.p.kv.shuffle_pages, (uint64_t)w->steps) % 4 == 0;
 }
 
 /* Of all sequences that can have some; many are right. */
@@ -474,12 +475,12 @@ static weft_status begin_copy(void *user, bool out, const wf_page_copy *list, ui
 {
     world *w = user;
     uint32_t at = 0;
-    uint64_t x = wf_random(w->s.p.shuffle_pages, (uint64_t)w->steps * 100 + (uint64_t)list[0].page);
+    uint64_t x = wf_random(w->s.p.kv.shuffle_pages, (uint64_t)w->steps * 100 + (uint64_t)list[0].page);
     while (w->copies[at].runs) at++;
-    if (!w->faultless && w->s.p.shuffle_pages % 3 == 0 && x % 7 == 0) return w->n_torn++, WEFT_ERR_NOMEM;
+    if (!w->faultless && w->s.p.kv.shuffle_pages % 3 == 0 && x % 7 == 0) return w->n_torn++, WEFT_ERR_NOMEM;
     struct sim_copy *c = &w->copies[*ticket = at];
     *c = (struct sim_copy){.runs = true, .out = out, .early = x / 7 % 2, .n = n, .until = w->steps + (int)(x / 14 % 6)};
-    c->torn = !w->faultless && w->s.p.shuffle_pages % 3 && x / 84 % 5 == 0;
+    c->torn = !w->faultless && w->s.p.kv.shuffle_pages % 3 && x / 84 % 5 == 0;
     memcpy(c->list, list, n * sizeof *list);
     if (c->early) move_content(w, c);
     return WEFT_OK;
@@ -505,7 +506,7 @@ static inline void open_tiers(world *w, uint32_t slots, bool always, const wf_di
     p.passing = disk && slots == 4 * WF_DISK_WAITING;
     if (disk) p.disk = *disk, p.disk.page_bytes = p.page_bytes, p.disk.page_tokens = PAGE;
     assert_ok(wf_tiers_open(w->dev, &p, &(wf_mover){w, begin_copy, poll_copy}, w->s.limits.pages, &w->tiers));
-    wf_sched_use_tiers(&w->s, &w->tiers);
+    wf_kv_use_tiers(&w->s.kv, &w->tiers);
     w->spacious = false;
 }
 
@@ -513,24 +514,24 @@ static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint
 {
     *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .row_at = calloc(l->pages * PAGE, sizeof *w->row_at),
                  .spacious = l->pages == l->seqs * l->seq_pages * wf_limits_tables(l)};
-    wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .tile = tile, .shuffle_pages = seed,
+    wf_sched_params p = {.policy = policy, .kv.page_tokens = PAGE, .tile = tile, .kv.shuffle_pages = seed,
                          .least_step = seed % 2 ? 2 * tile : 0};
     assert_ok(wf_sched_init(&w->s, l, &p));
     assert_ok(wf_batch_init(&w->b, l));
     assert_ok(wf_dev_open("null", &(wf_open_params){.watchdog_ms = 1}, &w->dev));
     w->swaps = (wf_swaps){.dev = w->dev, .mover = {w, swap_pages}, .page_bytes = PAGE * sizeof *w->kv};
-    w->s.swaps = &w->swaps;
+    w->s.kv.swaps = &w->swaps;
 }
 
 static void close_world(world *w)
 {
-    for (int i = 1; w->s.tiers && wf_tiers_busy(&w->tiers); i++) {
+    for (int i = 1; w->s.kv.tiers && wf_tiers_busy(&w->tiers); i++) {
         assert_true(i < 10000); /* copies go on without steps */
         if (w->tiers.disk) wf_sleep_ns(30000);
         wf_tiers_poll(&w->tiers, (uint64_t)++w->steps * 1000000);
         wf_tiers_begin(&w->tiers, false);
     }
-    assert_int_equal(wf_pages_available(&w->s.pages, w->s.limits.pages), w->s.limits.pages);
+    assert_int_equal(wf_pages_available(&w->s.kv.pages, w->s.limits.pages), w->s.limits.pages);
     assert_true(!w->s.running && !w->s.n_running && !w->s.n_waiting && !w->alive);
     wf_batch_free(&w->b);
     wf_sched_free(&w->s);
@@ -545,8 +546,8 @@ static void step(world *w)
 {
     w->steps++;
     if (w->tiers.disk && wf_disk_busy(w->tiers.disk)) wf_sleep_ns(30000); /* its threads are of this world */
-    if (w->drafts) draft_tokens(w, w->s.p.shuffle_pages);
-    if (w->s.tiers) wf_tiers_poll(&w->tiers, (uint64_t)w->steps * 1000000);
+    if (w->drafts) draft_tokens(w, w->s.p.kv.shuffle_pages);
+    if (w->s.kv.tiers) wf_tiers_poll(&w->tiers, (uint64_t)w->steps * 1000000);
     test_alloc_denied = w->unlucky ? denied : NULL;
     w->s.host_rows_taken = w->before.host_rows;
     wf_sched_batch(&w->s, &w->b);
@@ -562,7 +563,7 @@ static void step(world *w)
     test_alloc_denied = w->unlucky ? denied : NULL;
     wf_sched_advance(&w->s, w->ahead);
     test_alloc_denied = NULL;
-    if (w->s.tiers) wf_tiers_begin(&w->tiers, w->b.n_tokens > 0);
+    if (w->s.kv.tiers) wf_tiers_begin(&w->tiers, w->b.n_tokens > 0);
     assert_int_equal(w->s.n_recomputed, w->again);
     check_accounts(w);
     complete_step(w, &w->before);

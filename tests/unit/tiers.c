@@ -49,7 +49,7 @@ static void play_tiers(const wf_limits *l, const wf_kv_window *tables, uint32_t 
 {
     world w;
     open_world(&w, l, (enum wf_policy)(seed % 4), seed % 3 ? 4 : 1, seed);
-    if (tables) memcpy(w.s.p.tables, tables, TABLES * sizeof *tables);
+    if (tables) memcpy(w.s.p.kv.tables, tables, TABLES * sizeof *tables);
     w.ahead = seed / 2 % 2, w.drafts = !w.ahead && seed / 4 % 2, w.unlucky = seed % 5 == 0;
     open_tiers(&w, slots, seed / 8 % 2, disk);
     run_requests(&w, seed, 60, seed % 2);
@@ -261,7 +261,7 @@ static void roots_are_apart(void **state)
     open_one(&w, true);
     add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
     sim *r = add(&w, 40, 1, 7);
-    r->q.root = wf_key_root(&r->q.root, "salt", 4);
+    r->q.kv.root = wf_key_root(&r->q.kv.root, "salt", 4);
     while (w.alive && !r->q.counted) step(&w);
     assert_int_equal(r->q.n_cached, 0);
     run_out(&w);
@@ -276,13 +276,13 @@ static void others_pass(void **state)
     add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
     sim *r = add(&w, 40, 1, 7);
     step(&w);
-    assert_non_null(r->q.load);
+    assert_non_null(r->q.kv.load);
     for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until += 50;
     int ended = w.ended;
     add(&w, 8, 2, 900000);
     for (int i = 0; i < 10; i++) step(&w);
     assert_int_equal(w.ended, ended + 1);
-    assert_non_null(r->q.load);
+    assert_non_null(r->q.kv.load);
     run_out(&w);
     close_world(&w);
 }
@@ -296,15 +296,15 @@ static void stalled_load_is_given_up(void **state)
     w.tiers.p.load_always = false; /* which would wait */
     sim *r = add(&w, 40, 1, 7);
     step(&w);
-    assert_non_null(r->q.load);
+    assert_non_null(r->q.kv.load);
     for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until += 5000;
     int ended = w.ended;
     for (int i = 0; i < 3000 && w.ended == ended; i++) step(&w);
     assert_int_equal(w.ended, ended + 1); /* a second, a step being a millisecond */
-    assert_true(w.tiers.stats.failed >= 1 && wf_pages_in_use(&w.s.pages) > 0);
+    assert_true(w.tiers.stats.failed >= 1 && wf_pages_in_use(&w.s.kv.pages) > 0);
     for (struct sim_copy *c = w.copies; c < w.copies + WF_MOVES; c++) c->until = 0;
     run_out(&w);
-    assert_int_equal(wf_pages_in_use(&w.s.pages), 0);
+    assert_int_equal(wf_pages_in_use(&w.s.kv.pages), 0);
     close_world(&w);
 }
 
@@ -318,7 +318,7 @@ static void forgotten_blocks(void **state)
         sim *r = add(&w, 40, 2, 7);
         while (w.tiers.pool.n_used < 5) step(&w);
         for (int i = 0; when % 2 && i < 10; i++) wf_tiers_poll(&w.tiers, 0), w.steps++;
-        wf_sched_forget(&w.s, &r->q, 8, when / 2);
+        wf_kv_forget(&w.s.kv, &r->q.kv, r->q.tokens, r->q.n_tokens, 8, when / 2);
         run_out(&w);
         crowd_out(&w);
         r = add(&w, 40, 1, 7);
@@ -484,7 +484,7 @@ static void failures_count_once(void **state)
     add(&w, 40, 1, 7), run_out(&w), crowd_out(&w);
     r = add(&w, 40, 1, 7);
     step(&w);
-    assert_non_null(r->q.load);
+    assert_non_null(r->q.kv.load);
     end_request(&w, r, false);
     run_out(&w);
     assert_int_equal(w.tiers.stats.failed, 0);
@@ -509,18 +509,18 @@ static void disk_that_stalls(void **state)
     __atomic_store_n(&reads_wait, true, __ATOMIC_RELAXED);
     sim *r = add(&w, 40, 1, 7);
     step(&w);
-    assert_non_null(r->q.load);
+    assert_non_null(r->q.kv.load);
     int ended = w.ended, began = w.steps;
     add(&w, 8, 2, 900000);
     while (w.ended == ended) step(&w), assert_true(w.steps < began + 20);
-    assert_non_null(r->q.load);
+    assert_non_null(r->q.kv.load);
     while (w.ended == ended + 1) step(&w), assert_true(w.steps < began + 3000); /* of a millisecond */
     assert_true(w.steps > began + 1000);
     assert_int_equal(w.tiers.stats.failed, 1);
     w.tiers.compute_ns = 1000;
     r = add(&w, 40, 1, 7);
     step(&w);
-    assert_null(r->q.load); /* 36 tokens would have to take longer than what it has been silent for */
+    assert_null(r->q.kv.load); /* 36 tokens would have to take longer than what it has been silent for */
     while (w.ended == ended + 2) step(&w), assert_true(w.steps < began + 4000);
     __atomic_store_n(&reads_wait, false, __ATOMIC_RELAXED);
     run_out(&w), crowd_out(&w);
