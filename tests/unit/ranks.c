@@ -41,6 +41,30 @@ static void same_answers(void **state)
     }
 }
 
+/* Prompts of more tokens in a step than devices exchange in a piece, which is a megabyte. */
+static void several_pieces(void **state)
+{
+    enum { LONG = 420, N = 4 }; /* the first may be alone in its step */
+    static answer a[2][N];
+    static int32_t ids[LONG];
+    for (size_t l = 0; l < 2; l++) {
+        struct weft_engine_params p = params_of(l ? layouts[0] : alone);
+        struct weft_request *r[N];
+        p.context = 512, p.max_batched_tokens = 2048;
+        struct weft_engine *e = demo_engine(p);
+        for (int i = 0; i < N; i++) {
+            for (int k = 0; k < LONG; k++) ids[k] = 3 + (k * k + 7 * k * i + i) % 2000;
+            a[l][i] = (answer){.status = WEFT_ERR_INTERNAL};
+            r[i] = submit_to(e, (struct weft_request_params){.tokens = ids, .n_tokens = LONG,
+                                                             .max_tokens = ANSWER, .ignore_eos = true,
+                                                             .on_event = take_event, .user = &a[l][i]});
+        }
+        for (int i = 0; i < N; i++) assert_ok(end_of(r[i]));
+        weft_engine_close(e);
+    }
+    assert_same(a[1], a[0], N, 1e-3f);
+}
+
 /* Sequences lose their pages, which are computed again; others are cancelled. */
 static void little_memory(void **state)
 {
@@ -183,6 +207,6 @@ static void parameters(void **state)
     }
 }
 
-SUITE(ranks, open_demo, close_demo, CASE(same_answers), CASE(little_memory), CASE(experts_elsewhere),
-      CASE(close_in_the_middle),
+SUITE(ranks, open_demo, close_demo, CASE(same_answers), CASE(several_pieces), CASE(little_memory),
+      CASE(experts_elsewhere), CASE(close_in_the_middle),
       CASE(one_device_fails), CASE(opening_fails), CASE(parameters))
