@@ -63,7 +63,7 @@ static inline double beside(const wf_call *c, enum wf_op other)
     return world.beside[is_product(c)] * (c->op == WF_OP_ATTENTION && slow ? 4 : 1);
 }
 
-static const wf_null_config clock_of_world = {.cost_ns = cost, .beside = beside, .compute_units = UNITS};
+static const wf_null_config clock_of_world = {.fused = true, .cost_ns = cost, .beside = beside, .compute_units = UNITS};
 
 static inline void empty_cache(void)
 {
