@@ -56,7 +56,7 @@ static void test_profile(void **state)
 /* Copies to the host take longer beside kernels, and these beside copies, whatever part of the device they have. */
 static uint64_t slow_beside(uint64_t bytes, bool beside)
 {
-    return bytes / 9 * (beside ? 2 : 1); /* about as long as a product, so that both have company all the time */
+    return bytes / 10 * (beside ? 2 : 1); /* about as long as a product, so that both have company all the time */
 }
 
 static void test_copies(void **state)
