@@ -157,10 +157,13 @@ WF_INLINE __m512i two_blocks(const uint8_t dtype, const char *p, const uint32_t 
     return offset_of(dtype) ? _mm512_sub_epi8(q, _mm512_set1_epi8((char)offset_of(dtype))) : q;
 }
 
-/* How far up the weights of a format go in a word: those of Q3_K have three bits, of MXFP4 and Q5_0 five. */
+/* How far up the weights of a format go in a word: those of Q3_K have three bits, of MXFP4, Q5_0 and IQ3_S five, of
+ * other IQ2 and IQ3 seven. */
 WF_INLINE int up_of(const uint8_t dtype)
 {
-    return dtype == WF_Q3_K ? 13 : dtype == WF_MXFP4 || dtype == WF_Q5_0 ? 11 : 8;
+    if (dtype == WF_Q3_K) return 13;
+    if (dtype == WF_MXFP4 || dtype == WF_Q5_0 || dtype == WF_IQ3_S) return 11;
+    return is_grid(dtype) ? 9 : 8;
 }
 
 /* What signed_row() takes. */
