@@ -41,7 +41,8 @@ class World:
         return os.path.join(self.folder.name, name)
 
     def server(self, *args, model="base", device=serve.ON_CPU, **kwargs):
-        return Server("-m", self.path(model), *ARGS, *args, device=device, template=None, **kwargs)
+        rounding = serve.ONE_ROUNDING if device is serve.ON_CPU else []
+        return Server("-m", self.path(model), *ARGS, *args, *rounding, device=device, template=None, **kwargs)
 
     def convert(self, kind):
         subprocess.run(cli.argv("convert", "-q", "-m", self.path("base"), "-o", self.path("base.gguf"), "--type", kind), check=True)
