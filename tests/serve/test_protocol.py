@@ -196,6 +196,8 @@ class Tokens(serve.TestCase):
 
 
 class Completions(serve.TestCase):
+    ARGS = serve.ONE_ROUNDING
+
     def ids(self):
         """Of the good answer; alone its text would begin with another token."""
         return self.s.post("/tokenize", {"prompt": "One day" + self.s.complete().text}).json["tokens"][3:]
