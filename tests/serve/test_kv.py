@@ -148,7 +148,10 @@ class Below(serve.cli.TestCase):
                 server = Server(*args, env=ALWAYS)
                 with futures.ThreadPoolExecutor(4) as pool:
                     talks = [pool.submit(talk, server, i) for i in draw.sample(range(len(STARTS)), len(STARTS))]
-                    time.sleep(draw.random() * 0.6)
+                    enough = answered[0] + draw.randrange(2, 9)
+                    while answered[0] < enough and not all(t.done() for t in talks):
+                        time.sleep(0.002)
+                    time.sleep(draw.random() * 0.1)
                     server.end(signal.SIGKILL)
                 for t in talks:
                     t.result()
