@@ -453,9 +453,11 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     *at = r->next;
     r->next = NULL;
     uint32_t in_flight = wf_engine_drop(e, r, status == WEFT_ERR_CANCELLED);
-    bool cancelled = status == WEFT_ERR_CANCELLED && in_flight != UINT32_MAX;
+    wf_kv_seq *kv = &r->seq.kv;
+    bool cancelled = status == WEFT_ERR_CANCELLED && (in_flight != UINT32_MAX || kv->came_back);
     if (status == WEFT_ERR_NOT_FINITE || cancelled)
-        wf_kv_forget(&e->sched.kv, &r->seq.kv, r->tokens, r->seq.n_tokens, cancelled ? in_flight : 0, cancelled);
+        wf_kv_forget(&e->sched.kv, kv, r->tokens, r->seq.n_tokens, cancelled && !kv->came_back ? in_flight : 0,
+                     cancelled);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     pthread_mutex_lock(&e->lock);
     wf_engine_leave_adapter(e, r); /* before DONE, whose reader may unload it */

@@ -15,6 +15,7 @@ weft_status wf_exec_open_moves(wf_exec *e)
 
 void wf_moves_close(wf_exec *e)
 {
+    wf_exec_finish_moves(e); /* host memory goes to others */
     for (int out = 0; out < 2; out++)
         if (e->moves.queues[out]) wf_queue_destroy(e->moves.queues[out]);
     for (wf_exec_copy *m = e->moves.list; m < e->moves.list + WF_MOVES; m++)
@@ -24,7 +25,8 @@ void wf_moves_close(wf_exec *e)
     if (e->moves.passed) wf_event_destroy(e->moves.passed);
 }
 
-/* Behind the step submitted last, and a move or NULL; a queue keeps the order. */
+/* Behind the step submitted last, and a move or NULL, which may still read what this one overwrites; a queue keeps the
+ * order. */
 static weft_status copy_pages(wf_exec *e, bool out, const wf_page_copy *list, uint32_t n, wf_event *behind,
                               wf_event *end)
 {
@@ -47,7 +49,7 @@ weft_status wf_exec_move(wf_exec *e, bool out, const wf_page_copy *list, uint32_
     if (i == WF_MOVES) return wf_fail(WEFT_ERR_ARG, "%d copies are in flight already", WF_MOVES);
     wf_exec_copy *m = &e->moves.list[i];
     wf_event *end = ticket ? m->end : e->moves.gates[e->moves.last == e->moves.gates[0]];
-    weft_status s = copy_pages(e, out, list, n, ticket ? NULL : e->moves.last, end);
+    weft_status s = copy_pages(e, out, list, n, e->moves.last, end);
     if (s != WEFT_OK && !e->dev->lost) wf_finish(e->moves.queues[out]); /* what has begun touches nothing later */
     if (s != WEFT_OK) return s;
     if (ticket) m->runs = true, m->is_void = false, *ticket = i;

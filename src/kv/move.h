@@ -5,8 +5,8 @@
  * A move waits for the steps that were submitted before it: they compute what it reads, and may still read what it
  * overwrites. It is of one of two kinds:
  * - with a ticket no step waits for it, and who began it learns when it has ended;
- * - without one the next step waits for it, and it for those of its kind before it. So pages and host memory may be
- *   given to others as soon as it has begun.
+ * - without one the next step waits for it, and all moves behind it. So pages and host memory may be given to others as
+ *   soon as it has begun.
  */
 #ifndef WF_MOVE_H
 #define WF_MOVE_H

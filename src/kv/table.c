@@ -273,6 +273,7 @@ void wf_kv_release_passed(wf_kv *k, wf_kv_seq *q, uint32_t n_computed)
         wf_pages_release(&k->pages, pages + from, passed - from);
         memset(pages + from, 0, (passed - from) * sizeof *pages);
         q->tables[t] = (wf_passed){kept, passed};
+        if (k->swaps) wf_swap_release(k->swaps, &q->host); /* what lies there has other pages */
     }
 }
 
@@ -289,6 +290,7 @@ void wf_kv_release(wf_kv *k, wf_kv_seq *q)
 void wf_kv_restart(wf_kv_seq *q)
 {
     q->n_registered = 0;
+    q->came_back = false;
     memset(q->tables, 0, sizeof q->tables);
 }
 
@@ -345,7 +347,7 @@ bool wf_kv_swap_in(wf_kv *k, wf_kv_seq *q, uint32_t n, uint32_t limit)
     }
     q->n_pages = n;
     q->swapped_out = false;
-    if (swap_pages(k, q, false, n)) return true;
+    if (swap_pages(k, q, false, n)) return q->came_back = true;
     wf_kv_release(k, q);
     wf_kv_restart(q);
     return false;

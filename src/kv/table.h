@@ -52,6 +52,7 @@ typedef struct wf_kv_seq {
     uint32_t n_found;    /* blocks that were on the device when its load began */
     wf_tier_load *load;  /* that it waits for: of some of its pages, none of which counts as computed; NULL: none */
     bool swapped_out;    /* preempted, with its K and V on the host */
+    bool came_back;      /* from there, by a move that may be broken off with the step behind it */
     wf_swap_memory host; /* where; it stays until the sequence computes more */
 } wf_kv_seq;
 

@@ -281,6 +281,24 @@ static void test_steps_wait_for_moves(void **state)
     close_all(&f);
 }
 
+/* A load may come to pages that a move without a ticket still reads: it waits for that, also where no step lies between
+ * them. */
+static void test_tickets_wait_for_moves(void **state)
+{
+    fixture f;
+    uint8_t host[8][PAGE_BYTES] = {{0}};
+    wf_page_copy list[MOVED_PAGES];
+    for (int32_t i = 0; i < MOVED_PAGES; i++) list[i] = (wf_page_copy){i % 8, host[i % 8]};
+    open_with(&f, PLAN(ONE_BATCH));
+    assert_ok(wf_exec_open_moves(f.e));
+    step(&f, &(wf_step_io){0});
+    uint64_t before = wf_null_now(f.dev);
+    assert_ok(wf_exec_move(f.e, true, list, MOVED_PAGES, NULL));
+    uint64_t end = await_move(&f, begin_move(&f, false, host));
+    assert_in_range(end - before, 2 * MOVED_PAGES * 1000, 2 * MOVED_PAGES * 1000 + 2 * POLLED_NS);
+    close_all(&f);
+}
+
 /* Where a copy cannot begin, or its end is an error, nothing was copied. */
 static void test_moves_that_fail(void **state)
 {
@@ -596,7 +614,7 @@ static void test_upload_of_all_tables(void **state)
 }
 
 SUITE(exec, NULL, NULL, CASE(test_network_overlaps), CASE(test_moves_run_behind_steps), CASE(test_moves_in_turn),
-      CASE(test_steps_wait_for_moves),
+      CASE(test_steps_wait_for_moves), CASE(test_tickets_wait_for_moves),
       CASE(test_moves_that_fail), CASE(test_nothing_is_bound_later),
       CASE(test_large_steps_are_bound), CASE(test_bound_calls_are_foreseen), CASE(test_failures_foresee_nothing),
       CASE(test_submissions_are_short), CASE(test_short_without_measurements), CASE(test_named_kernel_of_few_rows),
