@@ -298,23 +298,29 @@ weft_status wf_cl_read(wf_queue *queue, wf_buf *buf, uint64_t off, void *dst, ui
     return WEFT_OK;
 }
 
+/* Drivers may copy no rectangle that goes beyond its pitch: columns there are the first ones of the line below. */
 weft_status wf_cl_copy_rows(wf_queue *queue, bool out, const wf_view *v, void *host, wf_event *const *waits,
                             uint32_t n_waits, wf_event *signal)
 {
     cl_q *q = (cl_q *)queue;
     cl_dev *d = (cl_dev *)queue->dev;
-    cl_event list[WF_CL_MAX_WAITS], ev = NULL, *const end = signal ? &ev : NULL;
+    cl_event list[WF_CL_MAX_WAITS], ev = NULL;
     cl_uint n = 0;
     cl_mem mem = ((cl_buf *)v->buf)->mem;
-    const size_t pitch = wf_dtype_bytes(v->dtype, v->stride), from[3] = {v->offset % pitch, v->offset / pitch, 0},
-                 start[3] = {0}, region[3] = {wf_dtype_bytes(v->dtype, v->cols), v->rows, 1};
+    const size_t pitch = wf_dtype_bytes(v->dtype, v->stride), row = wf_dtype_bytes(v->dtype, v->cols);
     WF_TRY(wf_cl_check_lost(d));
     WF_TRY(collect(q, waits, n_waits, list, &n));
-    const cl_event *all = n ? list : NULL;
-    cl_int err = out
-        ? clEnqueueReadBufferRect(q->q, mem, CL_FALSE, from, start, region, pitch, 0, 0, 0, host, n, all, end)
-        : clEnqueueWriteBufferRect(q->q, mem, CL_FALSE, from, start, region, pitch, 0, 0, 0, host, n, all, end);
-    if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueue%sBufferRect", out ? "Read" : "Write");
+    for (size_t at = 0, many; at < row; at += many, n = 0) {
+        const size_t x = (v->offset + at) % pitch, from[3] = {x, (v->offset + at) / pitch, 0}, start[3] = {at, 0, 0};
+        many = WF_MIN(row - at, pitch - x);
+        const size_t region[3] = {many, v->rows, 1};
+        const cl_event *all = n ? list : NULL;
+        cl_event *end = signal && at + many == row ? &ev : NULL;
+        cl_int err = out
+            ? clEnqueueReadBufferRect(q->q, mem, CL_FALSE, from, start, region, pitch, 0, row, 0, host, n, all, end)
+            : clEnqueueWriteBufferRect(q->q, mem, CL_FALSE, from, start, region, pitch, 0, row, 0, host, n, all, end);
+        if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueue%sBufferRect", out ? "Read" : "Write");
+    }
     wf_cl_arm(signal, q, ev);
     return WEFT_OK;
 }
