@@ -102,8 +102,6 @@ static int measure_ops(struct ops *b)
 static int cmd_bench_ops(const wf_opts *o)
 {
     struct ops b = {.view.o = o, .rows.format = o->output};
-    if (wf_opts_typed(o, "kv-dtype"))
-        return wf_usage(o->command, "--kv-dtype is of models, not of single ops: leave it out");
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
     if (s) return wf_say_error(s);
     s = o->peer ? wf_peers_read(o->peer, &b.peers) : WEFT_OK;

@@ -300,6 +300,7 @@ struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const c
                                    .tuned = o->engine.tuned,
                                    .no_kernel_cache = o->engine.no_kernel_cache,
                                    .deterministic = o->engine.deterministic,
+                                   .kv_dtype = o->engine.kv_dtype,
                                    .dtypes = dtypes,
                                    .shapes = shapes,
                                    .n_shapes = n_shapes};

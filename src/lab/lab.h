@@ -63,7 +63,8 @@ struct weft_op_params {
     /* a list of gemm,decode_attention,prefill_attention, and kv_copy: pages of KV to host memory and back; NULL: all
      * that the shapes fit */
     const char *ops;
-    const char *dtypes;        /* of weights: "F16,Q8_0"; NULL: F16. K and V are always F16 */
+    const char *dtypes;        /* of weights: "F16,Q8_0"; NULL: F16 */
+    const char *kv_dtype;      /* as in weft_engine_params */
     /* "M=8,N=6144,K=4096": a GEMM of M tokens with N x K weights (no M: 1 to 2048); "B=64,L=4096": attention of B
      * sequences with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: attention window). */
     const char *const *shapes;

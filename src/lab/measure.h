@@ -19,7 +19,7 @@
 typedef struct wf_shape {
     enum wf_tuned_op op;
     bool async;                           /* attention: allow the asynchronous softmax */
-    uint8_t dtype;                        /* of the weights; attention: F16 */
+    uint8_t dtype;                        /* of the weights; attention: of keys and values */
     uint32_t m, n, k;                     /* gemm; m 0: not set */
     uint32_t seqs, length;                /* attention; 0: not set */
     uint32_t n_head, n_kv_head, head_dim;

@@ -1,6 +1,7 @@
 /* ops: `weft bench ops`: chooses shapes and variants and reports a row for each measurement. */
 #include "select/select.h"
 #include "lab/measure.h"
+#include "tensor/kv.h"
 #include "verify/bind.h"
 
 #include <stdlib.h>
@@ -17,6 +18,7 @@ typedef struct session {
     wf_ceilings top;
     struct weft_ceilings shown;
     bool wanted[WF_N_MEASURED], wants_copies;
+    enum wf_dtype kv;
     wf_shape *shape; /* what to measure, grouped by weight matrix */
     size_t n;
 } session;
@@ -48,7 +50,7 @@ static weft_status add_default(session *s, enum wf_tuned_op op, uint8_t dtype)
         WF_TRY(add_shape(s, (wf_shape){.op = op, .dtype = dtype, .n = llama[i][0], .k = llama[i][1]}));
     for (size_t i = 0; op != WF_TUNED_GEMM && i < (op == WF_TUNED_DECODE ? WF_LEN(decode) : WF_LEN(prefill)); i++) {
         const uint32_t *bl = op == WF_TUNED_DECODE ? decode[i] : prefill[i];
-        WF_TRY(add_shape(s, (wf_shape){.op = op, .async = s->p->async, .dtype = WF_F16, .seqs = bl[0], .length = bl[1],
+        WF_TRY(add_shape(s, (wf_shape){.op = op, .async = s->p->async, .dtype = s->kv, .seqs = bl[0], .length = bl[1],
                                        .n_head = 32, .n_kv_head = 8, .head_dim = 128}));
     }
     return WEFT_OK;
@@ -64,7 +66,7 @@ static weft_status add_given(session *s, enum wf_tuned_op op, uint8_t dtype, boo
         *any = true;
         shape.op = op;
         shape.async = s->p->async && op != WF_TUNED_GEMM;
-        shape.dtype = op == WF_TUNED_GEMM ? dtype : WF_F16;
+        shape.dtype = op == WF_TUNED_GEMM ? dtype : s->kv;
         if (op != WF_TUNED_GEMM && (!shape.seqs || !shape.length))
             return wf_fail(WEFT_ERR_ARG, "shape '%s': B and L are needed", s->p->shapes[i]);
         WF_TRY(add_shape(s, shape));
@@ -227,6 +229,8 @@ weft_status weft_bench_ops(const struct weft_op_params *p)
 {
     WF_NOT_NULL_LIST(p->shapes, p->n_shapes);
     session s = {.p = p};
+    if (!wf_kv_dtype_named(p->kv_dtype, &s.kv))
+        return wf_fail(WEFT_ERR_ARG, "kv_dtype \"%s\": want f16 or q8_0", p->kv_dtype);
     weft_status st = measure_session(&s);
     wf_queue_destroy(s.q);
     if (s.dev) wf_dev_close(s.dev);

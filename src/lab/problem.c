@@ -1,6 +1,7 @@
 /* problem: a shape's operands on a device, with enough copies of the weights or KV pages to exceed every cache.
  * Contents are random: one pool of random numbers is written repeatedly. */
 #include "lab/measure.h"
+#include "tensor/kv.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,22 +46,43 @@ static void settle_writes(wf_problem *p, weft_status *s, void *mem)
 
 static uint64_t size_of(const wf_view *v) { return wf_dtype_bytes(v->dtype, (uint64_t)v->rows * v->stride); }
 
+/* Writes the pool to `bytes` of each of n views, again and again, and frees it. */
+static weft_status write_all(wf_problem *p, const wf_view *v, uint32_t n, uint64_t bytes, weft_status s, const pool *r)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (uint64_t at = 0; !s && at < bytes; at += r->bytes) {
+            s = wf_stop_now(); /* all copies together may be gigabytes */
+            uint64_t n_bytes = WF_MIN(r->bytes, bytes - at);
+            if (!s) s = wf_write(p->q, v[i].buf, v[i].offset + at, r->data, n_bytes, NULL, 0, NULL);
+        }
+    settle_writes(p, &s, r->data);
+    return s;
+}
+
 static weft_status fill_all(wf_problem *p, const wf_view *v, uint32_t n, uint64_t bytes, float amplitude)
 {
     pool r = {0};
     weft_status s = make_pool(v->dtype, (uint64_t)v->rows * v->cols, amplitude, &r);
-    for (uint32_t i = 0; i < n; i++)
-        for (uint64_t at = 0; !s && at < bytes; at += r.bytes) {
-            s = wf_stop_now(); /* all copies together may be gigabytes */
-            if (!s) s = wf_write(p->q, v[i].buf, v[i].offset + at, r.data, WF_MIN(r.bytes, bytes - at), NULL, 0, NULL);
-        }
-    settle_writes(p, &s, r.data);
-    return s;
+    return write_all(p, v, n, bytes, s, &r);
 }
 
 static weft_status fill_one(wf_problem *p, const wf_view *v, float amplitude)
 {
     return fill_all(p, v, 1, size_of(v), amplitude);
+}
+
+/* Pages of keys or values, all alike where they are no rows of blocks. */
+static weft_status fill_pages(wf_problem *p, const wf_view *v)
+{
+    if (v->dtype == WF_F16) return fill_one(p, v, 1);
+    pool r = {.bytes = wf_dtype_bytes(v->dtype, v->cols)};
+    float *x = wf_calloc(v->cols, sizeof *x);
+    r.data = wf_calloc(r.bytes, 1);
+    for (uint32_t i = 0; x && i < v->cols; i++) x[i] = (float)(2 * wf_random_unit(v->dtype, i) - 1);
+    if (x && r.data) wf_kv_store(v->dtype, r.data, v->cols, 0, x, v->cols);
+    weft_status s = write_all(p, v, 1, size_of(v), x && r.data ? WEFT_OK : WEFT_ERR_NOMEM, &r);
+    free(x);
+    return s;
 }
 
 /* ---- regions ------------------------------------------------------------------------------------------------- */
@@ -235,7 +257,7 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     uint32_t rows = s->seqs * (decode ? 1 : s->length), cols = s->n_head * s->head_dim;
     uint32_t pages = s->seqs * ((s->length + PAGE_TOKENS - 1) / PAGE_TOKENS),
         page = s->n_kv_head * PAGE_TOKENS * s->head_dim;
-    uint64_t bytes = 4ull * pages * page;
+    uint64_t bytes = 2 * pages * wf_dtype_bytes(s->dtype, page);
     WF_TRY(count_copies(p, bytes, rotate));
     p->copies = (uint32_t)WF_MIN(p->copies, WF_MAX(p->dev->max_alloc / (bytes / 2), 1)); /* each pool is one buffer */
     *c = (wf_call){.op = WF_OP_ATTENTION, .variant = -1};
@@ -244,14 +266,16 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
                           : s->length};
     if (s->async) c->p.phi_lo = -PHI, c->p.phi_hi = PHI;
     c->in[WF_ATTENTION_Q] = c->out[WF_ATTENTION_O] = view_of(p->dev->act, rows, cols);
-    c->in[WF_ATTENTION_K_POOL] = c->in[WF_ATTENTION_V_POOL] = view_of(WF_F16, p->copies * pages, page);
+    c->in[WF_ATTENTION_K_POOL] = c->in[WF_ATTENTION_V_POOL] = view_of(s->dtype, p->copies * pages, page);
     c->in[WF_ATTENTION_SEQ] = c->in[WF_ATTENTION_POS] = view_of(WF_I32, 1, rows);
     c->in[WF_ATTENTION_INDPTR] = view_of(WF_I32, 1, s->seqs + 1);
     if (s->window) c->in[WF_ATTENTION_WINDOWS] = view_of(WF_I32, 1, s->n_head);
     p->rotated = 6;
     WF_TRY(place_views(&p->big, (wf_view *const[]){&c->in[WF_ATTENTION_K_POOL], &c->in[WF_ATTENTION_V_POOL]}, 2));
     WF_TRY(place_pages(p, pages));
-    for (int i = 0; i < 3; i++) WF_TRY(fill_one(p, &c->in[i], 1));
+    WF_TRY(fill_one(p, &c->in[WF_ATTENTION_Q], 1));
+    WF_TRY(fill_pages(p, &c->in[WF_ATTENTION_K_POOL]));
+    WF_TRY(fill_pages(p, &c->in[WF_ATTENTION_V_POOL]));
     WF_TRY(write_rows(p));
     return write_pages(p, pages);
 }

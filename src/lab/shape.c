@@ -1,5 +1,6 @@
 /* shape: parses and prints shapes and computes their costs. */
 #include "lab/measure.h"
+#include "tensor/kv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,6 +90,8 @@ weft_status wf_shape_check(const wf_shape *s)
     if (gemm && s->k % wf_dtypes[s->dtype].block)
         return wf_fail(WEFT_ERR_ARG, "shape '%s': K must be a multiple of %u, the block size of %s", text,
                        wf_dtypes[s->dtype].block, wf_dtypes[s->dtype].name);
+    if (!gemm && s->dtype == WF_Q8_0 && s->head_dim % WF_KV_BLOCK)
+        return bad_shape(text, "heads of keys and values in q8_0 must be a multiple of 32");
     return WEFT_OK;
 }
 
@@ -123,8 +126,8 @@ double wf_shape_flops(const wf_shape *s)
 
 double wf_shape_bytes(const wf_shape *s)
 {
-    double kv = 4.0 * (s->op == WF_TUNED_DECODE ? keys_seen(s) : (double)s->seqs *
-                       s->length) * s->n_kv_head * s->head_dim;
+    double kv = (s->op == WF_TUNED_DECODE ? keys_seen(s) : (double)s->seqs * s->length) *
+        (double)(2 * wf_dtype_bytes(s->dtype, (uint64_t)s->n_kv_head * s->head_dim));
     double q = 4.0 * s->seqs * s->length * s->n_head * s->head_dim;
     if (s->op == WF_TUNED_GEMM)
         return (double)wf_dtype_bytes(s->dtype, (uint64_t)s->n * s->k) + 2.0 * s->m * s->k + 2.0 * s->m * s->n;

@@ -71,7 +71,7 @@ static double keys_of(const wf_node *n, const wf_load *l)
     return n->op == WF_OP_ATTENTION && is_local(n) && l->window > 0 ? WF_MIN(keys, l->window) : keys;
 }
 
-/* The format that decides how fast the node can compute: keys and values in bytes are no operands of matrix units. */
+/* The format that decides how fast the node can compute: keys and values in bytes become F16 on their way. */
 static enum wf_dtype format_of(const wf_graph *g, const wf_node *n)
 {
     int32_t v = n->op == WF_OP_GEMM           ? n->in[WF_GEMM_W].value
@@ -80,7 +80,7 @@ static enum wf_dtype format_of(const wf_graph *g, const wf_node *n)
                 : n->op == WF_OP_ATTENTION    ? n->in[WF_ATTENTION_K_POOL].value
                                               : -1;
     bool widened = n->op == WF_OP_ATTENTION && g->values[v].dtype == WF_Q8_0;
-    return v < 0 || widened ? WF_F32 : g->values[v].dtype;
+    return v < 0 ? WF_F32 : widened ? WF_F16 : g->values[v].dtype;
 }
 
 static double seconds_over(double what, double rate)
