@@ -18,27 +18,37 @@ static int columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) || !w.ws_col ? USUAL - 1 : w.ws_col - 1;
 }
 
+/* " [###...]", as long as there is room beside what else is said. */
+static void make_bar(char bar[BAR + 4], double fraction, int room)
+{
+    int length = WF_MIN(room - 3, BAR), full = (int)(fraction * length);
+    *bar = 0;
+    if (length < LEAST) return;
+    memcpy(bar, " [", 2);
+    for (int i = 0; i < length; i++) bar[2 + i] = i < full ? '#' : '.';
+    memcpy(bar + 2 + length, "]", 2);
+}
+
+/* The percentage and what follows it. Returns its length. */
+static int make_end(const wf_progress *p, double fraction, uint64_t now, char *end, size_t cap)
+{
+    double seconds = (double)(now - p->start_ns) / SECOND;
+    double done = fraction - p->first,
+           left = done > 0.02 || (done > 0 && seconds > 10) ? seconds / done * (1 - fraction) : 0;
+    int n = snprintf(end, cap, " %3.0f %%%s%s", fraction * 100, p->note[0] ? ", " : "", p->note);
+    if (left >= 1)
+        n += snprintf(end + n, cap - (size_t)n, left < 180 ? ", %.0f s left" : ", %.0f min left",
+                      left < 180 ? left : left / 60);
+    return n;
+}
+
 /* In a narrow terminal the bar goes first, then the end of the note, then the end of the title. */
 static void draw(const wf_progress *p, double fraction, uint64_t now)
 {
     char bar[BAR + 4], end[sizeof p->note + 64];
     int most = columns(), title = (int)strlen(p->what), percent = (int)strlen(" 100 %");
-    /* The percentage and what follows it. */
-    double seconds = (double)(now - p->start_ns) / SECOND;
-    double done = fraction - p->first,
-           left = done > 0.02 || (done > 0 && seconds > 10) ? seconds / done * (1 - fraction) : 0;
-    int n = snprintf(end, sizeof end, " %3.0f %%%s%s", fraction * 100, p->note[0] ? ", " : "", p->note);
-    if (left >= 1)
-        n += snprintf(end + n, sizeof end - (size_t)n, left < 180 ? ", %.0f s left" : ", %.0f min left",
-                      left < 180 ? left : left / 60);
-    /* " [###...]", as long as there is room beside what else is said. */
-    int length = WF_MIN((most - title - n) - 3, BAR), full = (int)(fraction * length);
-    *bar = 0;
-    if (length >= LEAST) {
-        memcpy(bar, " [", 2);
-        for (int i = 0; i < length; i++) bar[2 + i] = i < full ? '#' : '.';
-        memcpy(bar + 2 + length, "]", 2);
-    }
+    int n = make_end(p, fraction, now, end, sizeof end);
+    make_bar(bar, fraction, most - title - n);
     title = WF_MAX(WF_MIN(title, most - percent), 0);
     fprintf(stderr, "\r\033[K%.*s%s%.*s", title, p->what, bar, WF_MAX(most - title - (int)strlen(bar), 0), end);
     fflush(stderr);

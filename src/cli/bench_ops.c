@@ -11,6 +11,17 @@ struct ops {
     weft_status failed;
 };
 
+static void print_ceilings(const struct weft_op_row *r)
+{
+    const struct weft_ceilings *c = r->ceilings;
+    printf("%s (%s, driver %s). Ceilings measured now: reading %.4g GB/s", r->device->name, r->device->id,
+           *r->device->driver ? r->device->driver : "none", c->read / 1e9);
+    if (c->f32 > 0) printf(", F32 %.4g TFLOP/s", c->f32 / 1e12);
+    if (c->f16 > 0) printf(", F16 matrix %.4g TFLOP/s", c->f16 / 1e12);
+    if (c->q8 > 0) printf(", int8 %.4g TOP/s", c->q8 / 1e12);
+    printf("\n\n");
+}
+
 static void print_op(struct ops *b, const struct weft_op_row *r, const wf_peer *peer)
 {
     bool known = r->ceiling_pct >= 0;
@@ -40,16 +51,20 @@ static void print_op(struct ops *b, const struct weft_op_row *r, const wf_peer *
         WF_TEXT_SHOWN(NULL, "", -20, bar),
         WF_TEXT_SHOWN(NULL, "peer", -15, other),
     };
-    if (!b->rows.n && wf_rows_for_people(&b->rows)) {
-        const struct weft_ceilings *c = r->ceilings;
-        printf("%s (%s, driver %s). Ceilings measured now: reading %.4g GB/s", r->device->name, r->device->id,
-               *r->device->driver ? r->device->driver : "none", c->read / 1e9);
-        if (c->f32 > 0) printf(", F32 %.4g TFLOP/s", c->f32 / 1e12);
-        if (c->f16 > 0) printf(", F16 matrix %.4g TFLOP/s", c->f16 / 1e12);
-        if (c->q8 > 0) printf(", int8 %.4g TOP/s", c->q8 / 1e12);
-        printf("\n\n");
-    }
+    if (!b->rows.n && wf_rows_for_people(&b->rows)) print_ceilings(r);
     wf_rows_add(&b->rows, cells, WF_LEN(cells));
+}
+
+/* Rows of results name the share of the device: they are not comparable with others of the shape. */
+static weft_status append_op(const struct ops *b, const wf_result *r)
+{
+    char shape[96];
+    wf_result with_share = *r;
+    if (b->view.o->work_groups) {
+        snprintf(shape, sizeof shape, "%s,groups=%u", r->shape, b->view.o->work_groups);
+        with_share.shape = shape;
+    }
+    return wf_results_append(b->view.o->results, &with_share, &b->peers);
 }
 
 static void on_row(void *user, const struct weft_op_row *r)
@@ -67,14 +82,7 @@ static void on_row(void *user, const struct weft_op_row *r)
     do print_op(b, r, peer);
     while (peer && (peer = wf_peer_of(&b->peers, &result, &at)));
     if (!b->view.o->results || b->failed) return;
-    /* Rows of results name the share of the device: they are not comparable with others of the shape. */
-    char shape[96];
-    wf_result with_share = result;
-    if (b->view.o->work_groups) {
-        snprintf(shape, sizeof shape, "%s,groups=%u", result.shape, b->view.o->work_groups);
-        with_share.shape = shape;
-    }
-    b->failed = wf_results_append(b->view.o->results, &with_share, &b->peers);
+    b->failed = append_op(b, &result);
     if (b->failed) wf_say_error(b->failed);
 }
 

@@ -60,6 +60,19 @@ static void keep_peak(void *user, const struct weft_op_row *r)
     *(double *)user = WF_MAX(WF_MAX(c->f32, c->f16), eight ? c->q8 : 0);
 }
 
+/* The compute ceiling that `weft bench ops` measures, for NanoFlow's equation 5. */
+static void find_peak(throughput *t)
+{
+    static const char *const shape[] = {"M=8,N=256,K=256"};
+    struct weft_op_params p = wf_op_params(t->o, wf_main_dtype(t->m), shape, 1);
+    t->peak_flops = t->o->load.peak_tflops * 1e12;
+    if (t->peak_flops > 0 || t->o->engine.tensor_parallel > 1 || t->o->engine.pipeline_parallel > 1) return;
+    p.repeat = p.rotate = 1;
+    p.on_row = keep_peak;
+    p.user = &t->peak_flops;
+    if (weft_bench_ops(&p)) wf_note(t->o, "cannot measure the peak for NanoFlow's optimum: %s", wf_last_error());
+}
+
 static struct weft_cost_params cost_params(const throughput *t)
 {
     const struct weft_engine_params *e = &t->o->engine;
@@ -223,6 +236,19 @@ static weft_status note_limit(throughput *t, const run_row *r)
     return WEFT_OK;
 }
 
+static void print_foot(const throughput *t)
+{
+    putchar('\n');
+    for (size_t i = 0; t->o->load.arrivals && i < t->n_lines; i++) {
+        const limit_line *l = &t->lines[i];
+        printf("%s, %s: ", l->policy, l->load->name);
+        if (l->best > 0)
+            printf("%g requests/s is the highest measured rate within %d ms per token.\n", l->best, NORM_LIMIT_MS);
+        else printf("no measured rate is within %d ms per token.\n", NORM_LIMIT_MS);
+    }
+    printf("build: weft %s (%s)\n", weft_version(), wf_commit());
+}
+
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
 typedef struct replay_view {
@@ -340,7 +366,10 @@ static weft_status warm_up(throughput *t, struct weft_engine *e, const char *pol
     return s;
 }
 
-static uint32_t rounds_of(const throughput *t) { return WF_MAX(t->o->load.rounds, 1u); }
+static uint32_t rounds_of(const throughput *t)
+{
+    return WF_MAX(t->o->load.rounds, 1u);
+}
 
 static weft_status run_load(throughput *t, struct weft_engine *e, const char *policy, const wf_named_load *l,
                             double rate)
@@ -393,30 +422,11 @@ static int run_policies(throughput *t)
                                   : WEFT_OK; /* fails before minutes of measuring, not after */
     if (!s) s = take_cost_on(t);
     if (s) return wf_say_error(s);
-    /* The compute ceiling that `weft bench ops` measures, for NanoFlow's equation 5. */
-    static const char *const shape[] = {"M=8,N=256,K=256"};
-    struct weft_op_params p = wf_op_params(t->o, wf_main_dtype(t->m), shape, 1);
-    t->peak_flops = t->o->load.peak_tflops * 1e12;
-    if (t->peak_flops <= 0 && t->o->engine.tensor_parallel <= 1 && t->o->engine.pipeline_parallel <= 1) {
-        p.repeat = p.rotate = 1;
-        p.on_row = keep_peak;
-        p.user = &t->peak_flops;
-        if (weft_bench_ops(&p)) wf_note(t->o, "cannot measure the peak for NanoFlow's optimum: %s", wf_last_error());
-    }
+    find_peak(t);
     wf_catch_interrupt();
     int rc = 0;
     while (!rc && !wf_interrupted() && wf_load_policy(t->o, &rest, policy)) rc = run_policy(t, policy);
-    if (t->rows.n && wf_rows_for_people(&t->rows)) {
-        putchar('\n');
-        for (size_t i = 0; t->o->load.arrivals && i < t->n_lines; i++) {
-            const limit_line *l = &t->lines[i];
-            printf("%s, %s: ", l->policy, l->load->name);
-            if (l->best > 0)
-                printf("%g requests/s is the highest measured rate within %d ms per token.\n", l->best, NORM_LIMIT_MS);
-            else printf("no measured rate is within %d ms per token.\n", NORM_LIMIT_MS);
-        }
-        printf("build: weft %s (%s)\n", weft_version(), wf_commit());
-    }
+    if (t->rows.n && wf_rows_for_people(&t->rows)) print_foot(t);
     wf_rows_end(&t->rows);
     return wf_interrupted() ? wf_interrupted_exit() : rc;
 }

@@ -9,6 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- table ----------------------------------------------------------------------------------- */
+
+static void print_table(const struct weft_calibration *c)
+{
+    const double all[] = {0.0001, 0.5, 0.9999}, rows[] = {0.001, 0.5, 0.999};
+    printf("x: attention logits, q.k * scale\n%-46s  %s\n", "      every x", "  the largest x of a row");
+    printf("%5s %8s %7s %7s %7s %7s  %7s %7s %7s %7s %7s  %7s %7s %7s %7s\n", "layer", "min", "0.01%", "50%", "99.99%",
+           "max", "min", "0.1%", "50%", "99.9%", "max", "phi", "a", "b", "out");
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        const struct weft_calibration_layer *l = &c->layers[i];
+        printf("%5u %8.2f", i, l->all.min);
+        for (size_t k = 0; k < WF_LEN(all); k++) printf(" %7.2f", weft_logit_quantile(&l->all, all[k]));
+        printf(" %7.2f  %7.2f", l->all.max, l->rows.min);
+        for (size_t k = 0; k < WF_LEN(rows); k++) printf(" %7.2f", weft_logit_quantile(&l->rows, rows[k]));
+        printf(" %7.2f  %7.2f %7.2f %7.2f %6.2f%%%s\n", l->rows.max, l->phi, l->a, l->b, 100 * l->outside,
+               l->fits ? "" : "  too wide: synchronous");
+    }
+}
+
 /* ---- for programs: the ranges of the layers, and the distribution of all in the finest steps --------------------- */
 
 static int print_json(const struct weft_calibration *c, const char *label)
@@ -81,21 +100,7 @@ static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct w
     wf_model_label(m, label, sizeof label);
     int rc = 0;
     if (o->json) rc = print_json(c, label);
-    else {
-        const double all[] = {0.0001, 0.5, 0.9999}, rows[] = {0.001, 0.5, 0.999};
-        printf("x: attention logits, q.k * scale\n%-46s  %s\n", "      every x", "  the largest x of a row");
-        printf("%5s %8s %7s %7s %7s %7s  %7s %7s %7s %7s %7s  %7s %7s %7s %7s\n", "layer", "min", "0.01%", "50%",
-               "99.99%", "max", "min", "0.1%", "50%", "99.9%", "max", "phi", "a", "b", "out");
-        for (uint32_t i = 0; i < c->n_layers; i++) {
-            const struct weft_calibration_layer *l = &c->layers[i];
-            printf("%5u %8.2f", i, l->all.min);
-            for (size_t k = 0; k < WF_LEN(all); k++) printf(" %7.2f", weft_logit_quantile(&l->all, all[k]));
-            printf(" %7.2f  %7.2f", l->all.max, l->rows.min);
-            for (size_t k = 0; k < WF_LEN(rows); k++) printf(" %7.2f", weft_logit_quantile(&l->rows, rows[k]));
-            printf(" %7.2f  %7.2f %7.2f %7.2f %6.2f%%%s\n", l->rows.max, l->phi, l->a, l->b, 100 * l->outside,
-                   l->fits ? "" : "  too wide: synchronous");
-        }
-    }
+    else print_table(c);
     if (!rc) rc = save_ranges(o, m, c, path);
     weft_calibration_free(c);
     return rc;

@@ -34,6 +34,8 @@ int wf_print_json(wf_text *o)
     return good ? WF_EXIT_OK : WF_EXIT_RUNTIME;
 }
 
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
 bool wf_rows_for_people(const wf_rows *r) { return !r->format || !strcmp(r->format, "md"); }
 
 /* Padded to the width by characters, of which some take several bytes. */
@@ -46,11 +48,56 @@ static void print_cell(const wf_cell *c, const char *text)
     else printf(" %*s%s |", pad, "", text);
 }
 
+static void print_people_row(const wf_cell *cells, size_t n)
+{
+    putchar('|');
+    for (const wf_cell *c = cells; c < cells + n; c++) {
+        char number[48] = "";
+        if (!c->title || c->hidden) continue;
+        if (!isnan(c->number)) snprintf(number, sizeof number, "%.*f", c->digits, c->number);
+        print_cell(c, c->kind == WF_NUMBER ? number : c->text);
+    }
+    putchar('\n');
+}
+
+static void print_people_head(const wf_cell *cells, size_t n)
+{
+    putchar('|');
+    for (const wf_cell *c = cells; c < cells + n; c++)
+        if (c->title && !c->hidden) print_cell(c, c->title);
+    fputs("\n|", stdout);
+    for (const wf_cell *c = cells; c < cells + n; c++) {
+        if (!c->title || c->hidden) continue;
+        putchar(' ');
+        for (int k = abs(c->width) - (c->width > 0); k > 0; k--) putchar('-');
+        fputs(c->width > 0 ? ": |" : " |", stdout);
+    }
+    putchar('\n');
+}
+
 /* Counts whole, for they may be bytes of a large model. */
 static void put_number(wf_text *o, double v)
 {
     bool whole = v == floor(v) && fabs(v) < 9e15;
     wf_text_print(o, whole ? "%.0f" : "%.9g", v);
+}
+
+static void put_json(wf_text *o, const wf_cell *c)
+{
+    if (c->kind == WF_TRUTH) wf_json_print(o, "%hhd", c->number != 0);
+    else if (c->kind == WF_RAW) wf_text_print(o, "%s", c->text);
+    else if (c->kind == WF_TEXT) wf_json_print(o, "%s", c->text);
+    else if (isnan(c->number)) wf_text_print(o, "null");
+    else put_number(o, c->number);
+}
+
+static void print_csv(const wf_cell *c)
+{
+    wf_text o = {0};
+    if (c->kind == WF_TRUTH) putchar(c->number != 0 ? '1' : '0');
+    else if (c->kind == WF_TEXT) wf_csv_text(stdout, c->text);
+    else if (!isnan(c->number)) put_number(&o, c->number), fputs(o.data ? o.data : "", stdout);
+    free(o.data);
 }
 
 static void print_csv_row(const wf_cell *cells, size_t n, bool head)
@@ -60,59 +107,33 @@ static void print_csv_row(const wf_cell *cells, size_t n, bool head)
         if (!c->key || c->hidden || c->kind == WF_RAW) continue;
         fputs(between, stdout);
         if (head) fputs(c->key, stdout);
-        else {
-            wf_text o = {0};
-            if (c->kind == WF_TRUTH) putchar(c->number != 0 ? '1' : '0');
-            else if (c->kind == WF_TEXT) wf_csv_text(stdout, c->text);
-            else if (!isnan(c->number)) put_number(&o, c->number), fputs(o.data ? o.data : "", stdout);
-            free(o.data);
-        }
+        else print_csv(c);
         between = ",";
     }
     putchar('\n');
 }
 
+static void print_json_row(const wf_cell *cells, size_t n, bool first)
+{
+    wf_text o = {0};
+    const char *between = first ? "[\n  {\n" : ",\n  {\n";
+    for (const wf_cell *c = cells; c < cells + n; c++) {
+        if (!c->key || c->hidden) continue;
+        wf_text_print(&o, "%s    \"%s\": ", between, c->key);
+        put_json(&o, c);
+        between = ",\n";
+    }
+    printf("%s\n  }", o.data ? o.data : "");
+    free(o.data);
+}
+
 void wf_rows_add(wf_rows *r, const wf_cell *cells, size_t n)
 {
     bool first = !r->n++, people = wf_rows_for_people(r);
-    if (people && first) {
-        putchar('|');
-        for (const wf_cell *c = cells; c < cells + n; c++)
-            if (c->title && !c->hidden) print_cell(c, c->title);
-        fputs("\n|", stdout);
-        for (const wf_cell *c = cells; c < cells + n; c++) {
-            if (!c->title || c->hidden) continue;
-            putchar(' ');
-            for (int k = abs(c->width) - (c->width > 0); k > 0; k--) putchar('-');
-            fputs(c->width > 0 ? ": |" : " |", stdout);
-        }
-        putchar('\n');
-    }
-    if (people) {
-        putchar('|');
-        for (const wf_cell *c = cells; c < cells + n; c++) {
-            char number[48] = "";
-            if (!c->title || c->hidden) continue;
-            if (!isnan(c->number)) snprintf(number, sizeof number, "%.*f", c->digits, c->number);
-            print_cell(c, c->kind == WF_NUMBER ? number : c->text);
-        }
-        putchar('\n');
-    } else if (!strcmp(r->format, "json")) {
-        wf_text o = {0};
-        const char *between = first ? "[\n  {\n" : ",\n  {\n";
-        for (const wf_cell *c = cells; c < cells + n; c++) {
-            if (!c->key || c->hidden) continue;
-            wf_text_print(&o, "%s    \"%s\": ", between, c->key);
-            if (c->kind == WF_TRUTH) wf_json_print(&o, "%hhd", c->number != 0);
-            else if (c->kind == WF_RAW) wf_text_print(&o, "%s", c->text);
-            else if (c->kind == WF_TEXT) wf_json_print(&o, "%s", c->text);
-            else if (isnan(c->number)) wf_text_print(&o, "null");
-            else put_number(&o, c->number);
-            between = ",\n";
-        }
-        printf("%s\n  }", o.data ? o.data : "");
-        free(o.data);
-    } else {
+    if (people && first) print_people_head(cells, n);
+    if (people) print_people_row(cells, n);
+    else if (!strcmp(r->format, "json")) print_json_row(cells, n, first);
+    else {
         if (first) print_csv_row(cells, n, true);
         print_csv_row(cells, n, false);
     }

@@ -65,6 +65,30 @@ static void repr_char(wf_jbuf *b, wf_jstr s, size_t at, size_t n, char quote)
     wf_jbuf_add(b, text, strlen(text), data);
 }
 
+static void repr_string(wf_jbuf *b, wf_jstr s)
+{
+    bool data = s.marks ? s.marks[0] : s.data;
+    char quote = memchr(s.p, '\'', s.len) && !memchr(s.p, '"', s.len) ? '"' : '\'';
+    wf_jbuf_add(b, &quote, 1, data);
+    for (size_t at = 0, n; at < s.len; at += n) {
+        wf_jchar(s.p + at, &n);
+        repr_char(b, s, at, n, quote);
+    }
+    wf_jbuf_add(b, &quote, 1, data);
+}
+
+static void put_escaped(writer *w, uint32_t c, bool data)
+{
+    static const char plain[] = "\"\\\n\r\t\f\b", names[] = "\"\\nrtfb";
+    char text[16];
+    const char *named = c && c < 128 ? strchr(plain, (int)c) : NULL;
+    if (named) snprintf(text, sizeof text, "\\%c", names[named - plain]);
+    else if (c < 0x10000) snprintf(text, sizeof text, "\\u%04x", c);
+    else
+        snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF));
+    wf_jbuf_add(w->b, text, strlen(text), data);
+}
+
 static void json_string(writer *w, wf_jstr s)
 {
     bool data = s.marks ? s.marks[0] : s.data;
@@ -75,15 +99,7 @@ static void json_string(writer *w, wf_jstr s)
         bool escaped = c < 0x20 || c == '"' || c == '\\' || (w->style->ensure_ascii && c > 126);
         if (!escaped) continue;
         wf_jbuf_str(w->b, wf_jstr_sub(s, from, at));
-        static const char plain[] = "\"\\\n\r\t\f\b", names[] = "\"\\nrtfb";
-        char text[16];
-        const char *named = c && c < 128 ? strchr(plain, (int)c) : NULL;
-        if (named) snprintf(text, sizeof text, "\\%c", names[named - plain]);
-        else if (c < 0x10000) snprintf(text, sizeof text, "\\u%04x", c);
-        else
-            snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
-                     0xDC00 + ((c - 0x10000) & 0x3FF));
-        wf_jbuf_add(w->b, text, strlen(text), s.marks ? s.marks[at] : s.data);
+        put_escaped(w, c, s.marks ? s.marks[at] : s.data);
         from = at + n;
     }
     wf_jbuf_str(w->b, wf_jstr_sub(s, from, at));
@@ -140,6 +156,21 @@ static void put_comma(writer *w, size_t i, bool data)
     put_break(w, data);
 }
 
+static void put_list(writer *w, wf_jvalue v)
+{
+    bool tuple = v.kind == WF_JTUPLE && !w->style;
+    wf_jbuf_add(w->b, tuple ? "(" : "[", 1, v.data);
+    w->level++;
+    for (size_t i = 0; i < v.l->n; i++) {
+        put_comma(w, i, v.data);
+        put_value(w, v.l->v[i]);
+    }
+    w->level--;
+    if (v.l->n) put_break(w, v.data);
+    if (tuple && v.l->n == 1) wf_jbuf_add(w->b, ",", 1, v.data);
+    wf_jbuf_add(w->b, tuple ? ")" : "]", 1, v.data);
+}
+
 /* In JSON, numbers, booleans and none are keys as they are written. */
 static void put_key(writer *w, wf_jvalue key)
 {
@@ -161,47 +192,31 @@ static const wf_jentry *members(writer *w, const wf_jdict *d)
     return e;
 }
 
+static void put_dict(writer *w, wf_jvalue v)
+{
+    const wf_jentry *e = members(w, v.d);
+    wf_jbuf_add(w->b, "{", 1, v.data);
+    w->level++;
+    for (size_t i = 0; i < v.d->n; i++) {
+        put_comma(w, i, v.data);
+        put_key(w, e[i].key);
+        put_gap(w, w->style ? w->style->colon : wf_jstr_of(": "), v.data);
+        put_value(w, e[i].value);
+    }
+    w->level--;
+    if (v.d->n) put_break(w, v.data);
+    wf_jbuf_add(w->b, "}", 1, v.data);
+}
+
 static void put_value(writer *w, wf_jvalue v)
 {
     wf_jstep(w->b->r, 0);
     wf_jenter(w->b->r);
     if (v.kind == WF_JSTRING && w->style) json_string(w, *v.s);
-    else if (v.kind == WF_JSTRING) {
-        wf_jstr s = *v.s;
-        bool data = s.marks ? s.marks[0] : s.data;
-        char quote = memchr(s.p, '\'', s.len) && !memchr(s.p, '"', s.len) ? '"' : '\'';
-        wf_jbuf_add(w->b, &quote, 1, data);
-        for (size_t at = 0, n; at < s.len; at += n) {
-            wf_jchar(s.p + at, &n);
-            repr_char(w->b, s, at, n, quote);
-        }
-        wf_jbuf_add(w->b, &quote, 1, data);
-    } else if (wf_jis_list(v)) {
-        bool tuple = v.kind == WF_JTUPLE && !w->style;
-        wf_jbuf_add(w->b, tuple ? "(" : "[", 1, v.data);
-        w->level++;
-        for (size_t i = 0; i < v.l->n; i++) {
-            put_comma(w, i, v.data);
-            put_value(w, v.l->v[i]);
-        }
-        w->level--;
-        if (v.l->n) put_break(w, v.data);
-        if (tuple && v.l->n == 1) wf_jbuf_add(w->b, ",", 1, v.data);
-        wf_jbuf_add(w->b, tuple ? ")" : "]", 1, v.data);
-    } else if (v.kind == WF_JDICT) {
-        const wf_jentry *e = members(w, v.d);
-        wf_jbuf_add(w->b, "{", 1, v.data);
-        w->level++;
-        for (size_t i = 0; i < v.d->n; i++) {
-            put_comma(w, i, v.data);
-            put_key(w, e[i].key);
-            put_gap(w, w->style ? w->style->colon : wf_jstr_of(": "), v.data);
-            put_value(w, e[i].value);
-        }
-        w->level--;
-        if (v.d->n) put_break(w, v.data);
-        wf_jbuf_add(w->b, "}", 1, v.data);
-    } else put_scalar(w, v);
+    else if (v.kind == WF_JSTRING) repr_string(w->b, *v.s);
+    else if (wf_jis_list(v)) put_list(w, v);
+    else if (v.kind == WF_JDICT) put_dict(w, v);
+    else put_scalar(w, v);
     wf_jleave(w->b->r);
 }
 

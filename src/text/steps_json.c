@@ -104,6 +104,23 @@ static weft_status read_replace(wf_steps *s, const wf_json *o)
     return st;
 }
 
+static weft_status read_prepend(wf_steps *s, const wf_json *o)
+{
+    wf_step step = {.kind = WF_STEP_PREPEND};
+    const char *text;
+    WF_TRY(need_str(o, "prepend", &text));
+    WF_TRY(copy(text, &step.text));
+    return wf_steps_add(s, step);
+}
+
+static weft_status read_strip(wf_steps *s, const wf_json *o)
+{
+    wf_step step = {.kind = WF_STEP_STRIP, .left = true, .right = true};
+    WF_TRY(wf_json_bool(o, "strip_left", &step.left));
+    WF_TRY(wf_json_bool(o, "strip_right", &step.right));
+    return wf_steps_add(s, step);
+}
+
 static weft_status read_sequence(wf_steps *s, const wf_json *o, const char *key,
                                  weft_status (*read)(wf_steps *, const wf_json *))
 {
@@ -112,6 +129,17 @@ static weft_status read_sequence(wf_steps *s, const wf_json *o, const char *key,
     if (!list) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", key);
     WF_JSON_EACH(one, list) WF_TRY(read(s, one));
     return WEFT_OK;
+}
+
+/* Files without a table say so by null. */
+static weft_status read_map(wf_steps *s, const wf_json *o)
+{
+    wf_step step = {.kind = WF_STEP_MAP};
+    const char *base64 = NULL;
+    WF_TRY(wf_json_str(o, "precompiled_charsmap", &base64));
+    if (!base64 || !*base64) return WEFT_OK;
+    WF_TRY(wf_charmap_read(base64, &step.map, &step.n_map));
+    return wf_steps_add(s, step);
 }
 
 /* Accents go with capitals unless the file says otherwise. */
@@ -149,30 +177,11 @@ weft_status wf_steps_read_normaliser(wf_steps *s, const wf_json *o)
     if (!strcmp(type, "Sequence")) return read_sequence(s, o, "normalizers", wf_steps_read_normaliser);
     if (!strcmp(type, "Lowercase")) return wf_steps_add(s, (wf_step){.kind = WF_STEP_LOWER});
     if (!strcmp(type, "StripAccents")) return wf_steps_add(s, (wf_step){.kind = WF_STEP_STRIP_ACCENTS});
-    if (!strcmp(type, "Strip")) {
-        wf_step step = {.kind = WF_STEP_STRIP, .left = true, .right = true};
-        WF_TRY(wf_json_bool(o, "strip_left", &step.left));
-        WF_TRY(wf_json_bool(o, "strip_right", &step.right));
-        return wf_steps_add(s, step);
-    }
+    if (!strcmp(type, "Strip")) return read_strip(s, o);
     if (!strcmp(type, "Replace")) return read_replace(s, o);
-    if (!strcmp(type, "Prepend")) {
-        wf_step step = {.kind = WF_STEP_PREPEND};
-        const char *text;
-        WF_TRY(need_str(o, "prepend", &text));
-        WF_TRY(copy(text, &step.text));
-        return wf_steps_add(s, step);
-    }
+    if (!strcmp(type, "Prepend")) return read_prepend(s, o);
     if (!strcmp(type, "BertNormalizer")) return read_bert(s, o);
-    if (!strcmp(type, "Precompiled")) {
-        /* Files without a table say so by null. */
-        wf_step step = {.kind = WF_STEP_MAP};
-        const char *base64 = NULL;
-        WF_TRY(wf_json_str(o, "precompiled_charsmap", &base64));
-        if (!base64 || !*base64) return WEFT_OK;
-        WF_TRY(wf_charmap_read(base64, &step.map, &step.n_map));
-        return wf_steps_add(s, step);
-    }
+    if (!strcmp(type, "Precompiled")) return read_map(s, o);
     return wf_fail(WEFT_ERR_UNSUPPORTED,
                    "normaliser '%.32s' is not supported (supported: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, "
                    "Strip, Replace, Prepend, Precompiled, BertNormalizer, Sequence)",
@@ -189,6 +198,29 @@ static weft_status read_split(const wf_json *o, enum wf_split *out)
     for (size_t i = 0; i < WF_LEN(names); i++)
         if (!strcmp(names[i], name)) return *out = (enum wf_split)i, WEFT_OK;
     return wf_fail(WEFT_ERR_FORMAT, "'behavior' is '%.32s'", name);
+}
+
+static weft_status read_own_split(wf_steps *s, const wf_json *o)
+{
+    wf_step step = {.kind = WF_STEP_SPLIT, .split = WF_SPLIT_REMOVED};
+    WF_TRY(read_split(o, &step.split));
+    WF_TRY(wf_json_bool(o, "invert", &step.invert));
+    WF_TRY(read_pattern(o, &step));
+    return wf_steps_add(s, step);
+}
+
+static weft_status read_bytes(wf_steps *s, const wf_json *o)
+{
+    bool prefix = true, regex = true;
+    wf_step space = {.kind = WF_STEP_METASPACE, .always = true};
+    WF_TRY(wf_json_bool(o, "add_prefix_space", &prefix));
+    WF_TRY(wf_json_bool(o, "use_regex", &regex));
+    if (prefix) {
+        WF_TRY(copy(" ", &space.text));
+        WF_TRY(wf_steps_add(s, space));
+    }
+    if (regex) WF_TRY(add_regex(s, wf_pattern_gpt2, WF_SPLIT_ISOLATED, false));
+    return wf_steps_add(s, (wf_step){.kind = WF_STEP_BYTES});
 }
 
 /* Older files say add_prefix_space in place of prepend_scheme. */
@@ -213,42 +245,31 @@ static weft_status read_metaspace(wf_steps *s, const wf_json *o)
     return wf_steps_add(s, step);
 }
 
+static weft_status read_digits(wf_steps *s, const wf_json *o)
+{
+    bool each = false;
+    WF_TRY(wf_json_bool(o, "individual_digits", &each));
+    return add_regex(s, "\\p{N}", each ? WF_SPLIT_ISOLATED : WF_SPLIT_CONTIGUOUS, false);
+}
+
+static weft_status read_punctuation(wf_steps *s, const wf_json *o)
+{
+    enum wf_split split = WF_SPLIT_ISOLATED;
+    WF_TRY(read_split(o, &split));
+    return add_regex(s, PUNCTUATION, split, false);
+}
+
 weft_status wf_steps_read_pretokenizer(wf_steps *s, const wf_json *o)
 {
     const char *type;
     WF_TRY(need_str(o, "type", &type));
     WF_TRY(wf_step_fields_known(o, type));
     if (!strcmp(type, "Sequence")) return read_sequence(s, o, "pretokenizers", wf_steps_read_pretokenizer);
-    if (!strcmp(type, "Split")) {
-        wf_step step = {.kind = WF_STEP_SPLIT, .split = WF_SPLIT_REMOVED};
-        WF_TRY(read_split(o, &step.split));
-        WF_TRY(wf_json_bool(o, "invert", &step.invert));
-        WF_TRY(read_pattern(o, &step));
-        return wf_steps_add(s, step);
-    }
-    if (!strcmp(type, "ByteLevel")) {
-        bool prefix = true, regex = true;
-        wf_step space = {.kind = WF_STEP_METASPACE, .always = true};
-        WF_TRY(wf_json_bool(o, "add_prefix_space", &prefix));
-        WF_TRY(wf_json_bool(o, "use_regex", &regex));
-        if (prefix) {
-            WF_TRY(copy(" ", &space.text));
-            WF_TRY(wf_steps_add(s, space));
-        }
-        if (regex) WF_TRY(add_regex(s, wf_pattern_gpt2, WF_SPLIT_ISOLATED, false));
-        return wf_steps_add(s, (wf_step){.kind = WF_STEP_BYTES});
-    }
+    if (!strcmp(type, "Split")) return read_own_split(s, o);
+    if (!strcmp(type, "ByteLevel")) return read_bytes(s, o);
     if (!strcmp(type, "Metaspace")) return read_metaspace(s, o);
-    if (!strcmp(type, "Digits")) {
-        bool each = false;
-        WF_TRY(wf_json_bool(o, "individual_digits", &each));
-        return add_regex(s, "\\p{N}", each ? WF_SPLIT_ISOLATED : WF_SPLIT_CONTIGUOUS, false);
-    }
-    if (!strcmp(type, "Punctuation")) {
-        enum wf_split split = WF_SPLIT_ISOLATED;
-        WF_TRY(read_split(o, &split));
-        return add_regex(s, PUNCTUATION, split, false);
-    }
+    if (!strcmp(type, "Digits")) return read_digits(s, o);
+    if (!strcmp(type, "Punctuation")) return read_punctuation(s, o);
     bool bert = !strcmp(type, "BertPreTokenizer");
     if (bert || !strcmp(type, "WhitespaceSplit")) WF_TRY(add_regex(s, "\\s", WF_SPLIT_REMOVED, false));
     if (bert) return add_regex(s, PUNCTUATION, WF_SPLIT_ISOLATED, false);
