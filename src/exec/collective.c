@@ -106,8 +106,8 @@ weft_status wf_collective_run(wf_exec *e, const wf_submission *now, const wf_com
     p.back = e->exchanged.queue && v->rows * p.row > PIECE ? e->exchanged.queue : p.q;
     if (kind == WF_NODE_SEND || kind == WF_NODE_RECEIVE)
         WF_TRY(pass_on(e, &p, kind == WF_NODE_SEND, rows.first, waits, n_waits));
-    else if (kind == WF_NODE_ALL_REDUCE || kind == WF_NODE_ALL_GATHER)
-        WF_TRY(exchange(e, &p, kind == WF_NODE_ALL_GATHER ? 1 : e->group.layer->ranks, waits, n_waits));
+    else if (kind == WF_NODE_ALL_GATHER || kind == WF_NODE_GATHER)
+        WF_TRY(exchange(e, &p, kind == WF_NODE_GATHER ? 1 : e->group.layer->ranks, waits, n_waits));
     else return wf_fail(WEFT_ERR_UNSUPPORTED, "no device of a group does %s", wf_node_kind_name(kind));
     if (p.back != p.q) return wf_mark(p.q, &e->exchanged.back, 1, end);
     return end ? wf_mark(p.q, NULL, 0, end) : WEFT_OK;

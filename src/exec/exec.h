@@ -18,7 +18,7 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, co
                            wf_exec **out);
 /* With whom a device of a group exchanges what the nodes of its graph say; comms stay the caller's. */
 typedef struct wf_exec_group {
-    wf_comm *layer;   /* those that compute each layer together: ALL_REDUCE, ALL_GATHER. NULL: it does alone */
+    wf_comm *layer;   /* those that compute each layer together: ALL_GATHER, GATHER. NULL: it does alone */
     wf_comm *all;     /* SEND and RECEIVE: all devices; NULL: its graph has no such nodes */
     uint32_t from, to; /* of these: who has the layers before, and behind */
 } wf_exec_group;

@@ -229,11 +229,11 @@ typedef struct wf_build_params {
 wf_build_params wf_build_params_of(const wf_dev *dev, uint32_t context, uint32_t page_tokens);
 
 /* Graph, weights list and every check of names and shapes. Of a shard: where all of a group's devices have computed a
- * part of each value that follows, an ALL_REDUCE gives them all parts side by side, by rank, "attn_out_parts" and
- * "ffn_down_parts" in each layer, which each then adds in that order, "attn_out_sum" and "ffn_down_sum"; and the
- * ALL_GATHER "logits_gather" puts the first one's columns beside those of the others; all else each does by itself, and
- * all end in the same logits. Their graphs have the same nodes. WEFT_ERR_UNSUPPORTED: the model cannot be cut so; it says
- * why, and where only the number is wrong which would do. WEFT_ERR_ARG: the rank is none of ranks. */
+ * part of each value that follows, an ALL_GATHER gives them all parts side by side, by rank, "attn_out_parts" and
+ * "ffn_down_parts" in each layer, which each then adds in that order, "attn_out_sum" and "ffn_down_sum"; and the GATHER
+ * "logits_gather" puts the first one's columns beside those of the others; all else each does by itself, and all end in
+ * the same logits. Their graphs have the same nodes. WEFT_ERR_UNSUPPORTED: the model cannot be cut so; it says why, and
+ * where only the number is wrong which would do. WEFT_ERR_ARG: the rank is none of ranks. */
 weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, const wf_build_params *p,
                            wf_graph *graph, wf_weights *weights);
 

@@ -85,7 +85,7 @@ void wf_graph_free(wf_graph *g)
 const char *wf_node_kind_name(enum wf_node_kind kind)
 {
     static const char *const names[WF_N_NODE_KINDS] = {"kernel", "upload", "download", "send", "receive",
-                                                       "all_gather", "all_reduce", "reduce_scatter"};
+                                                       "gather", "all_gather"};
     return names[kind];
 }
 

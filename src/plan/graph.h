@@ -52,13 +52,13 @@ typedef struct wf_operand {
 #define WF_ALL(v) ((wf_operand){(v), 0, 0})
 
 /* What a node is. Only kernels have an op; copies and network nodes name in in[0] and out[0] what they read and write.
- * Network nodes between those that compute a layer together: ALL_GATHER gives the first of them the columns of all, side
- * by side; ALL_REDUCE gives all of them the parts of a sum so, in place, and a kernel behind it adds them. */
+ * Network nodes between those that compute a layer together: GATHER gives the first of them the columns of all, side by
+ * side; ALL_GATHER gives all of them the parts of a sum so, in place, and a kernel behind it adds them. */
 enum wf_node_kind {
     WF_NODE_KERNEL,
     WF_NODE_UPLOAD,         /* the batch's arrays, from the host */
     WF_NODE_DOWNLOAD,       /* in[0], to the host */
-    WF_NODE_SEND, WF_NODE_RECEIVE, WF_NODE_ALL_GATHER, WF_NODE_ALL_REDUCE, WF_NODE_REDUCE_SCATTER,
+    WF_NODE_SEND, WF_NODE_RECEIVE, WF_NODE_GATHER, WF_NODE_ALL_GATHER,
     WF_N_NODE_KINDS
 };
 /* Steps in which a node runs. */

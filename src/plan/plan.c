@@ -135,7 +135,7 @@ static bool is_attention(const wf_graph *g, const wf_plan_line *l)
 
 static bool is_collective(const wf_graph *g, const wf_plan_line *l)
 {
-    return wf_plan_find_node(g, l)->kind >= WF_NODE_ALL_GATHER;
+    return wf_plan_find_node(g, l)->kind >= WF_NODE_GATHER;
 }
 
 static bool is_sent(const wf_graph *g, const wf_plan_line *l)

@@ -221,7 +221,7 @@ static void test_collective(void **state)
     int32_t x = act(&g, 64), y = act(&g, 64), z = act(&g, 64), end = act(&g, 64);
     node(&g, WF_OP_GET_ROWS, "embed", 0, g.inputs[WF_INPUT_TOKEN], -1, x);
     node(&g, WF_OP_GEMM, "out", 0, x, -1, y);
-    wf_node sum = wf_graph_blank(WF_NODE_ALL_REDUCE, WF_OP_NONE, "sum", 0, WF_ROWS_BATCH);
+    wf_node sum = wf_graph_blank(WF_NODE_ALL_GATHER, WF_OP_NONE, "sum", 0, WF_ROWS_BATCH);
     sum.in[0] = WF_ALL(y);
     sum.out[0] = WF_ALL(z);
     wf_graph_node(&g, &sum);

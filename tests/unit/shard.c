@@ -1,7 +1,7 @@
 /* shard: models of which each of several devices has a part. The graphs of all parts run here side by side on the CPU,
  * node by node, and what devices would exchange this test puts together: they end in the logits of the model that is in
- * one piece, whatever of it is cut. In the same way graphs whose nodes are fused end in the numbers of those whose nodes
- * are not. */
+ * one piece, whatever of it is cut. In the same way graphs whose nodes are fused end in the numbers of those whose
+ * nodes are not. */
 #include "model/model.h"
 #include "model/weights/adapters.h"
 #include "model/weights/attention_windows.h"
@@ -173,7 +173,7 @@ static void combine(part *p, uint32_t ranks, size_t node)
         float *x = decoded(&p[r], o->value, &pitch);
         uint32_t cols = o->cols ? o->cols : pitch;
         assert_int_equal(cols * ranks, to->cols);
-        assert_int_equal(o->col, n->kind == WF_NODE_ALL_REDUCE ? r * cols : 0);
+        assert_int_equal(o->col, n->kind == WF_NODE_ALL_GATHER ? r * cols : 0);
         for (uint32_t m = 0; m < TOKENS; m++)
             memcpy(&all[m * to->cols + r * cols], &x[m * pitch + o->col], cols * sizeof *x);
         free(x);
@@ -334,7 +334,7 @@ static void a_vocabulary_that_cannot_be_cut(void **state)
         check_parts(m, paths[i], (how){1}, (how){2});
         assert_ok(build(m, (how){2}, 1, &p));
         assert_int_equal(p.g.values[p.g.logits].cols, m->hp.n_vocab);
-        for (size_t n = 0; n < p.g.n_nodes; n++) assert_int_not_equal(p.g.nodes[n].kind, WF_NODE_ALL_GATHER);
+        for (size_t n = 0; n < p.g.n_nodes; n++) assert_int_not_equal(p.g.nodes[n].kind, WF_NODE_GATHER);
         close_part(&p);
         weft_model_close(m);
     }
@@ -404,12 +404,12 @@ static void check_shapes(const struct weft_model *m, uint32_t ranks, uint32_t kv
         assert_int_equal(b->rows * want[i].rows, a->rows);
         assert_int_equal(b->cols * want[i].cols, a->cols);
     }
-    assert_int_equal(count_nodes(&whole, WF_NODE_ALL_REDUCE, "attn_out_parts"), 0);
-    assert_int_equal(count_nodes(&p, WF_NODE_ALL_REDUCE, "attn_out_parts"), m->hp.n_layer);
-    assert_int_equal(count_nodes(&p, WF_NODE_ALL_REDUCE, "ffn_down_parts"), m->hp.n_layer);
+    assert_int_equal(count_nodes(&whole, WF_NODE_ALL_GATHER, "attn_out_parts"), 0);
+    assert_int_equal(count_nodes(&p, WF_NODE_ALL_GATHER, "attn_out_parts"), m->hp.n_layer);
+    assert_int_equal(count_nodes(&p, WF_NODE_ALL_GATHER, "ffn_down_parts"), m->hp.n_layer);
     assert_int_equal(count_nodes(&p, WF_NODE_KERNEL, "attn_out_sum"), m->hp.n_layer);
     assert_int_equal(count_nodes(&p, WF_NODE_KERNEL, "ffn_down_sum"), m->hp.n_layer);
-    assert_int_equal(count_nodes(&p, WF_NODE_ALL_GATHER, "logits_gather"), 1);
+    assert_int_equal(count_nodes(&p, WF_NODE_GATHER, "logits_gather"), 1);
     assert_int_equal(p.g.values[p.g.logits].cols, m->hp.n_vocab);
     close_part(&whole);
     close_part(&p);
@@ -462,7 +462,7 @@ static void parts_have_plans(void **state)
         int32_t in = n->in[0].value, out = n->out[0].value;
         bool together = x->buffer_of[in] == x->buffer_of[out] && x->offset_of[in] == x->offset_of[out];
         assert_true(x->buffer_of[in] >= 0 && x->buffer_of[out] >= 0);
-        assert_int_equal(together, n->kind == WF_NODE_ALL_REDUCE);
+        assert_int_equal(together, n->kind == WF_NODE_ALL_GATHER);
     }
     wf_plans_free(&plans);
     close_part(&p);

@@ -194,7 +194,7 @@ int32_t wf_shard_gather(wf_builder *b, int32_t x)
 {
     if (!wf_shard_cuts_vocabulary(b) || b->status != WEFT_OK) return x;
     const wf_value *from = &b->graph->values[x];
-    wf_node n = wf_build_blank(b, WF_NODE_ALL_GATHER, WF_OP_NONE, "logits_gather", from->rows);
+    wf_node n = wf_build_blank(b, WF_NODE_GATHER, WF_OP_NONE, "logits_gather", from->rows);
     n.in[0] = WF_ALL(x);
     n.out[0] = WF_ALL(wf_build_activation(b, from->rows, from->dtype, b->hp->n_vocab));
     wf_build_node(b, &n);
@@ -213,7 +213,7 @@ int32_t wf_shard_sum(wf_builder *b, const char *name, wf_operand part, int32_t r
     if (b->status != WEFT_OK) return -1;
     enum wf_rows rows = b->graph->values[part.value].rows;
     snprintf(full, sizeof full, "%s_parts", name);
-    wf_node parts = wf_build_blank(b, WF_NODE_ALL_REDUCE, WF_OP_NONE, full, rows);
+    wf_node parts = wf_build_blank(b, WF_NODE_ALL_GATHER, WF_OP_NONE, full, rows);
     parts.in[0] = part;
     parts.out[0] = WF_ALL(part.value);
     wf_build_node(b, &parts);
