@@ -45,8 +45,9 @@ tiers=(base dot neutral)
 check_tiers() {
     for tier in "${tiers[@]}"; do
         echo "== --tier $tier"
-        timeout 200 build-gpu/tests/op/op_test gpu --quick --tier $tier >"$out/check-$tier-op.log" 2>&1 || grep -E 'FAIL|wrong' "$out/check-$tier-op.log" | head -5 | cut -c1-300
-        tail -1 "$out/check-$tier-op.log"
+        log=$out/check-$tier-op.log
+        timeout 200 build-gpu/tests/op/op_test gpu --quick --tier $tier >"$log" 2>&1 || grep -E 'FAIL|wrong' "$log" | head -5 | cut -c1-300
+        tail -1 "$log"
     done
 }
 

@@ -1,8 +1,8 @@
-/* attention_matrix: softmax(q . k * scale) v over paged keys on any vendor's matrix units (matrix.clh), F16 in, which
- * keys and values in 8 bits become on their way to local memory, F32 sums: a block of rows a work-group (attention/blocks.clh), which for decoding is one row's query heads of a KV
- * head, padded to the unit's rows. MMA_M packed rows are a wave's, with all keys of a tile, so that what belongs to a
- * row stays in the lanes that hold it; WC waves have the same scores where registers hold only a part of the columns
- * of their sums each.
+/* attention_matrix: softmax(q . k * scale) v over paged keys on any vendor's matrix units (matrix.clh), F16 in, F32
+ * sums; keys and values in 8 bits become F16 on their way to local memory. A block of rows a work-group
+ * (attention/blocks.clh), which for decoding is one row's query heads of a KV head, padded to the unit's rows. MMA_M
+ * packed rows are a wave's, with all keys of a tile, so that what belongs to a row stays in the lanes that hold it; WC
+ * waves have the same scores where registers hold only a part of the columns of their sums each.
  *
  *   page table --> TK keys [TK][D] and values in local memory: in that order (COPIES), or turned, [D][TK]
  *   S = Q K^T               Q stays in registers; meanwhile the tile's values are fetched

@@ -16,7 +16,8 @@ bool wf_cl_configure_weighted_sum(const cl_caps *caps, const cl_variant *v, cons
     wf_cl_arg_view(l, weights);
     wf_cl_arg_view(l, res);
     wf_cl_arg_out(l, y);
-    const uint32_t numbers[] = {y->rows, y->cols, x->cols / y->cols, x->stride, weights->stride, res->stride, y->stride};
+    const uint32_t numbers[] = {y->rows,         y->cols,     x->cols / y->cols, x->stride,
+                                weights->stride, res->stride, y->stride};
     for (size_t i = 0; i < WF_LEN(numbers); i++) wf_cl_arg_u32(l, numbers[i]);
     return true;
 }

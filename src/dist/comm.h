@@ -29,8 +29,8 @@ struct wf_comm { /* the first member of an implementation's own */
 };
 
 /* Gives that many bytes, and gets those of all: all[r] is where rank r's lie, for the first `takers` ranks, while
- * others only wait until all are there. Ranks of one process read each other's memory: what is given must stay as it is until
- * each other rank has read it, which a rank says by giving again. room: where others' bytes go else, rank r's at
+ * others only wait until all are there. Ranks of one process read each other's memory: what is given must stay as it is
+ * until each other rank has read it, which a rank says by giving again. room: where others' bytes go else, rank r's at
  * r * bytes. */
 weft_status wf_comm_exchange(wf_comm *c, const void *own, uint64_t bytes, uint32_t takers, void *room,
                              const void **all);

@@ -75,7 +75,10 @@ def compiled(options, output, source, *headers):
 
 def clang(kernels, p, options, output, *includes):
     """Compiles the kernel as prog.c composes it."""
-    formats = [f"quant/{p.of.lower()}.clh"] if p.kernel == "gemm_matrix" else ["kv/q8_0.clh"] if "KV_COLS" in p.knobs else []
+    if p.kernel == "gemm_matrix":
+        formats = [f"quant/{p.of.lower()}.clh"]
+    else:
+        formats = ["kv/q8_0.clh"] if "KV_COLS" in p.knobs else []
     headers = [os.path.join(kernels, h) for h in (*includes, "common.clh", *formats, "matrix.clh")]
     options = ["-cl-std=CL1.2", "-Xclang", "-finclude-default-header", "-I", kernels, *options]
     return compiled(options, output, os.path.join(kernels, p.kernel + ".cl"), *headers)

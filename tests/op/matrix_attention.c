@@ -47,8 +47,8 @@ static wf_case case_of(const struct program *p, uint32_t turn)
     static const uint32_t seqs[] = {1, 5, 4, 1}, keys[] = {150, 70, 100, 1250}, rows[] = {60, 30, 1, 1},
                           sinks[] = {5, 0, 16, 3};
     uint32_t i = turn % CASES, kv_heads = p->kv == WF_F16 ? 1 + i % 2 : 2; /* pages of bytes are of one size */
-    wf_case c = {.op = WF_OP_ATTENTION, .seed = SEED + turn, .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .kv = p->kv,
-                 .n_seqs = seqs[i], .max_kv = keys[i], .max_q = rows[i],
+    wf_case c = {.op = WF_OP_ATTENTION, .seed = SEED + turn, .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32,
+                 .kv = p->kv, .n_seqs = seqs[i], .max_kv = keys[i], .max_q = rows[i],
                  .windows = p->masked ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE, .sinks = p->masked, .pad = i * 8};
     c.p = (wf_op_params){.n_head = kv_heads * p->per_kv, .n_kv_head = kv_heads, .head_dim = p->head_dim,
                          .page_tokens = p->page_tokens, .sink = sinks[i], .softcap = p->masked ? 9 : 0, .phi = 4,

@@ -85,8 +85,9 @@ static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
     const uint32_t keys[] = {is_rows(p) ? 190 : is_prefill(p) ? 150 : turn ? 400 : LONG, 50, 130};
     static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
     uint32_t i = turn % 3, kv_heads = p->kv == WF_Q8_0 ? 2 : 1 + turn % 4; /* pages of bytes are of one size */
-    wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .kv = p->kv,
-                 .n_seqs = seqs[i], .max_kv = keys[i], .max_q = is_prefill(p) ? keys[i] / 2 - turn : rows[i],
+    wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32,
+                 .kv = p->kv, .n_seqs = seqs[i], .max_kv = keys[i],
+                 .max_q = is_prefill(p) ? keys[i] / 2 - turn : rows[i],
                  .windows = p->windows, .pad = turn % 5 * (is_ring(p) ? 4 : 1)};
     c.p = (wf_op_params){.n_head = kv_heads * p->per_kv, .n_kv_head = kv_heads, .head_dim = p->head_dim,
                          .page_tokens = p->page_tokens, .sink = sinks[turn % 6], .phi = (float)(turn % 2), .phi_lo = -6,

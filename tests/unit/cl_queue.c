@@ -184,6 +184,7 @@ static void launches_of_one_program(void **state)
 }
 
 SUITE_EACH(cl_queue, need_device, NULL, set_up, tear_down, CASE(one_queue_is_in_order), CASE(ping_pong),
-           CASE(copies_wait), CASE(columns_are_copied), CASE(join), CASE(events), CASE(too_many_queues), CASE(place_used_again),
+           CASE(copies_wait), CASE(columns_are_copied), CASE(join), CASE(events), CASE(too_many_queues),
+           CASE(place_used_again),
            CASE(fills_of_several_pieces), CASE(too_much_memory), CASE(offers), CASE(watchdog),
            CASE(launches_of_one_program))

@@ -232,10 +232,8 @@ static void one_engine_at_a_time(void **state)
     assert_ok(weft_follow());
 }
 
-/*
- * One case alone where a word names it: a group of processes breaks for good. The last case is one of two processes, which
- * mpirun starts.
- */
+/* One case alone where a word names it: a group of processes breaks for good. The last case is one of two processes,
+ * which mpirun starts. */
 SUITE_MAIN(comm)
 {
     uint32_t processes;

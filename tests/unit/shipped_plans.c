@@ -33,7 +33,8 @@ static void graph_of(const struct weft_model *m, const wf_dev *dev, wf_graph *g)
 {
     wf_weights w = {0};
     wf_build_params b = wf_build_params_of(dev, 1024, 16);
-    if (wf_model_build(m->arch, m->file, &m->hp, &b, g, &w) || wf_graph_fuse(g, dev) || wf_graph_end(g)) fail_msg("%s", wf_error());
+    if (wf_model_build(m->arch, m->file, &m->hp, &b, g, &w) || wf_graph_fuse(g, dev) || wf_graph_end(g))
+        fail_msg("%s", wf_error());
     wf_weights_free(&w);
 }
 
