@@ -84,7 +84,4 @@ void wf_layout_say_less(const wf_layout *l);
  * file, with a warning. Before layouts of weights are asked for. */
 void wf_layout_save_memory(wf_dev *dev, const wf_weights *w);
 
-/* Copies of KV pages run beside kernels, except where the same cores would copy. */
-#define wf_has_copy_queue(device) ((device)->type != WEFT_DEVICE_CPU)
-
 #endif

@@ -107,4 +107,7 @@ bool wf_overlap_ends(wf_overlap *o);
 wf_stopper wf_overlap_bound_builds(wf_overlap *o);
 void wf_overlap_free_builds(wf_stopper before);
 
+/* Copies of KV pages run beside kernels, except where the same cores would copy. */
+#define wf_has_copy_queue(device) ((device)->type != WEFT_DEVICE_CPU)
+
 #endif
