@@ -254,12 +254,15 @@ WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
     }
 }
 
-/* Eight scales, times 2^bits, then their minima, as fixed point in both halves of a word each. No weight exceeds int16;
- * its last place goes to *unit. */
+/* Eight scales, then their minima, become fixed point in both halves of a word each: of scales what half of their
+ * 2^bits numbers span, of minima what is left to subtract once the numbers are signed. No weight exceeds int16; its
+ * last place goes to *unit. */
 WF_INLINE __m512i min_parts(__m512 scales, const int bits, float *unit)
 {
-    const __m512 steps = _mm512_mask_blend_ps(0xff00, _mm512_set1_ps((float)(1 << bits)), _mm512_set1_ps(1));
-    __m512 v = _mm512_mul_ps(scales, steps), size = _mm512_abs_ps(v);
+    const __m512 half = _mm512_set1_ps((float)(1 << (bits - 1)));
+    __m512 v = _mm512_mask_mul_ps(scales, 0x00ff, scales, half);
+    v = _mm512_mask_sub_ps(v, 0xff00, v, _mm512_shuffle_f32x4(v, v, 0x4e));
+    __m512 size = _mm512_abs_ps(v);
     size = _mm512_add_ps(size, _mm512_shuffle_f32x4(size, size, 0x4e)); /* of a scale and its minimum */
     float top = max_of(max_abs(_mm512_setzero_si512(), size));
     __m512i parts = _mm512_cvtps_epi32(_mm512_mul_ps(v, _mm512_set1_ps(top > 0 ? 32767 / top : 0)));
@@ -267,18 +270,19 @@ WF_INLINE __m512i min_parts(__m512 scales, const int bits, float *unit)
     return twice(parts);
 }
 
-/* Multiplies the numbers at the top of each word, below its sign, and subtracts the minima. */
+/* Multiplies the numbers at the top of each word, less half of their range, and subtracts the minima. */
 WF_INLINE __m512i less_mins(__m512i q, const int bits, __m512i by, __m512i mins)
 {
-    q = _mm512_and_si512(q, _mm512_set1_epi16((short)(0x8000 - (1 << (15 - bits)))));
+    const __m512i mask = _mm512_set1_epi16((short)(0x10000 - (1 << (16 - bits))));
+    q = _mm512_ternarylogic_epi32(q, mask, _mm512_set1_epi16((short)0x8000), 0x6a); /* (q & mask) ^ half */
     return _mm512_subs_epi16(_mm512_mulhrs_epi16(q, by), mins);
 }
 
 /* 64 numbers, with the parts of their scales and minima, in their order. */
 WF_INLINE void store_less_mins(__m512i q, const int bits, __m512i by, __m512i mins, char *to)
 {
-    store_hi_lo(less_mins(_mm512_slli_epi16(q, (unsigned)(15 - bits)), bits, by, mins),
-                less_mins(_mm512_slli_epi16(q, (unsigned)(7 - bits)), bits, by, mins), to);
+    store_hi_lo(less_mins(_mm512_slli_epi16(q, (unsigned)(16 - bits)), bits, by, mins),
+                less_mins(_mm512_slli_epi16(q, (unsigned)(8 - bits)), bits, by, mins), to);
 }
 
 /* Half a superblock: its even blocks are one unit, its odd ones another. */
@@ -336,8 +340,8 @@ WF_INLINE void pair_row(const source *s, const uint8_t dtype, uint32_t r, panel 
 WF_INLINE void q2_k_row(const source *s, uint32_t r, panel *out)
 {
     const char *p = s->w + r * s->step;
-    const __m512 scale = _mm512_mul_ps(half_scales(WF_Q2_K, p), _mm512_set1_ps(4)),
-                 min = _mm512_mul_ps(to_floats(q2_k_min_bytes(p)), half_at(p + 82));
+    const __m512 scale = _mm512_mul_ps(half_scales(WF_Q2_K, p), _mm512_set1_ps(2)),
+                 min = _mm512_fmsub_ps(to_floats(q2_k_min_bytes(p)), half_at(p + 82), scale);
     const float top = max_of(max_abs(_mm512_setzero_si512(), _mm512_add_ps(_mm512_abs_ps(scale), _mm512_abs_ps(min))));
     const __m512 factor = _mm512_set1_ps(top > 0 ? 32767 / top : 0);
     const __m512i parts = twice(_mm512_cvtps_epi32(_mm512_mul_ps(scale, factor))),
