@@ -318,33 +318,33 @@ static void unify_pool(wf_layout *l)
                          : l->device->max_alloc);
 }
 
-/* Takes pages until the engine fits; one context stays, and so does a kv_memory that was given. Fewer pages are for
- * fewer sequences, B = (M_G - M_S) / (L m_kv) of SARATHI, section 4.3.1, and are shared out among the device's
- * buffers in another way. */
-static void take_pages(wf_layout *l)
+/* Gives the KV cache so many pages, and as many sequences as have their contexts in them, B = (M_G - M_S) / (L m_kv)
+ * of SARATHI, section 4.3.1, but at most `seqs`; returns what the engine needs with that. */
+static uint64_t set_cache(wf_layout *l, uint32_t pages, uint32_t seqs)
 {
     wf_limits *x = &l->apart;
-    uint64_t page = page_bytes_of(l);
-    for (uint32_t fewer = 1, held = wf_limits_held_pages(x); fewer; x->pages -= fewer) {
-        if (counts_seqs(l)) x->seqs = WF_MIN(WF_MAX(x->pages / held, LEAST_SEQS), x->seqs);
-        x->logit_rows = logit_rows_of(l, x);
-        x->pages = (uint32_t)WF_MIN(x->pages, (uint64_t)held * x->seqs);
-        unify_pool(l);
-        uint64_t all = needs_of(l).all, may = allowance(l, all);
-        fewer = l->params.kv_memory || all <= may ? 0 : (uint32_t)WF_MIN((all - may + page - 1) / page,
-                                                                         x->pages - held);
-    }
+    uint32_t held = wf_limits_held_pages(x);
+    x->seqs = counts_seqs(l) ? WF_MIN(WF_MAX(pages / held, LEAST_SEQS), seqs) : seqs;
+    x->logit_rows = logit_rows_of(l, x);
+    x->pages = (uint32_t)WF_MIN(pages, (uint64_t)held * x->seqs);
+    unify_pool(l);
+    return needs_of(l).all;
 }
 
-/* A default cache takes at most what the device has beside the weights: M_G - M_S of SARATHI. Twice: once it is
- * known how many sequences run, they need less memory beside the cache than the most would have. */
+/* Takes pages until the engine fits: the KV cache has at most what the device has beside the weights, M_G - M_S of
+ * SARATHI. One context stays, and so does a kv_memory that was given. What else an engine needs grows with its
+ * sequences, in steps, so the number of pages is searched for. */
 static void fit_cache(wf_layout *l)
 {
-    uint32_t most = l->apart.pages, seqs = l->apart.seqs;
-    take_pages(l);
-    if (l->apart.seqs == seqs || !fills_memory(l)) return;
-    l->apart.pages = most;
-    take_pages(l);
+    uint32_t seqs = l->apart.seqs, most = l->apart.pages, fits = wf_limits_held_pages(&l->apart);
+    uint64_t all = set_cache(l, most, seqs), may = allowance(l, all);
+    if (l->params.kv_memory || all <= may) return;
+    while (fits < most) {
+        uint32_t pages = most - (most - fits) / 2;
+        if (set_cache(l, pages, seqs) <= may) fits = pages;
+        else most = pages - 1;
+    }
+    set_cache(l, fits, seqs);
 }
 
 void wf_layout_save_memory(wf_dev *dev, const wf_weights *w)
