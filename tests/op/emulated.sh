@@ -4,8 +4,9 @@
 #   emulated.sh arm SOURCE_ROOT                   compiled for 64-bit ARM, without warnings: NEON and the dot product
 #   emulated.sh x86 OP_TEST MODEL KERNELS         the build's own program; MODEL is a processor without AVX-512, say, on which an
 #                                                 instruction of AVX-512 would end it. What these kernels compute `op cpu` checks at length
-# KERNELS: words in the names of kernels, each of which must run. AVX-512 and AMX run in no emulator that Debian 12 has; `op cpu` names
-# what it could not run.
+#   emulated.sh amx OP_TEST                       a program with AMX's tiles in AVX-512 (amx_tiles.h): products of every format
+# KERNELS: words in the names of kernels, each of which must run. AVX-512 runs in no emulator that Debian 12 has; `op cpu` names what it
+# could not run.
 set -u
 need() { command -v "$1" >/dev/null || { echo "skipped: $1 is missing: ./setup.sh --test --more installs it"; exit 77; }; }
 dir=$(mktemp -d) || exit 1
@@ -54,6 +55,12 @@ x86() {
     shift 2
     qemu-x86_64 -cpu "$model" "$program" cpu --tiny >"$dir/log" 2>&1
     judge $? "$@"
+}
+
+amx() {
+    grep -q avx512_fp16 /proc/cpuinfo || { echo "skipped: the processor has no AVX-512 with FP16, which AMX's kernels have, too"; exit 77; }
+    "$1" cpu --quick --op gemm >"$dir/log" 2>&1
+    judge $? amx amx-int8 amx-q8_0x16
 }
 
 "$@"
