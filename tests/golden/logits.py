@@ -123,7 +123,7 @@ def main():
     p.add_argument('sources')
     p.add_argument('device')
     p.add_argument('--force', default='')
-    p.add_argument('--f16-residual', action='store_true', help='with the residual stream in F16: models of two or three layers keep to the same bounds')
+    p.add_argument('--f16-residual', action='store_true', help='with the residual stream in F16: models of two layers keep to the same bounds')
     p.add_argument('--long', action='store_true', help='positions past 4,096 instead, for what depends on them')
     p.add_argument('--only', default='', metavar='WORDS', help='cases whose names have this regular expression')
     p.add_argument('--seed', default='12', help='of the weights; "random": another one each time')
@@ -131,6 +131,8 @@ def main():
     args.device = resolve(args.weft, args.device)
     args.once = build_once(args.weft, args.device)
     args.matrix = matrix_kernels(args)
+    if args.f16_residual:
+        SHAPE['layers'] = 2
     seed = str(int.from_bytes(os.urandom(3), 'little')) if args.seed == 'random' else args.seed
     print(f'seed {seed}')
     with tempfile.TemporaryDirectory() as folder:
