@@ -157,11 +157,10 @@ WF_INLINE __m512i two_blocks(const uint8_t dtype, const char *p, const uint32_t 
     return offset_of(dtype) ? _mm512_sub_epi8(q, _mm512_set1_epi8((char)offset_of(dtype))) : q;
 }
 
-/* How far up the weights of a format go in a word: those of Q3_K have three bits, of MXFP4, Q5_0 and IQ3_S five, of
- * other IQ2 and IQ3 seven. */
+/* How far up the weights of a format go in a word: those of MXFP4, Q5_0 and IQ3_S have five bits, of other IQ2 and IQ3
+ * seven. */
 WF_INLINE int up_of(const uint8_t dtype)
 {
-    if (dtype == WF_Q3_K) return 13;
     if (dtype == WF_MXFP4 || dtype == WF_Q5_0 || dtype == WF_IQ3_S) return 11;
     return is_grid(dtype) ? 9 : 8;
 }
@@ -228,7 +227,31 @@ WF_INLINE __m512i four_parts(__m512i parts, const uint32_t u)
     return _mm512_permutexvar_epi32(_mm512_add_epi32(quarter, _mm512_set1_epi32((int)(4 * u))), parts);
 }
 
-/* Q3_K, IQ2 and IQ3. */
+/* Is a weight a byte, times the scale of its superblock? */
+WF_INLINE bool is_exact(const uint8_t dtype)
+{
+    return dtype == WF_Q3_K;
+}
+
+/* Numbers from -4 to 3 times scales from -32 to 31, negated, since -4 x -32 is no int8. */
+WF_INLINE void exact_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
+{
+    const __mmask64 odds = 0xaaaaaaaaaaaaaaaau;
+    const char *p = s->w + r * s->step;
+    const __m512i scales = _mm512_cvtepi8_epi32(half_scale_bytes(dtype, p)),
+                  parts = twice(_mm512_sub_epi32(_mm512_setzero_si512(), scales));
+    out->scale[r] = _mm256_cvtss_f32(half_scales_unit(dtype, p)) / -256;
+    WF_UNROLL(4)
+    for (uint32_t u = 0; u < UNITS; u++) {
+        const __m512i q = two_blocks(dtype, p, 2 * u), by = four_parts(parts, u);
+        const __m512i even = _mm512_mullo_epi16(_mm512_slli_epi16(q, 8), by),
+                      odd = _mm512_mullo_epi16(_mm512_and_si512(q, _mm512_set1_epi16(-256)), by);
+        _mm512_storeu_si512(out->tile[u][0] + r * 64,
+                            _mm512_mask_blend_epi8(odds, _mm512_srli_epi16(even, 8), odd));
+    }
+}
+
+/* IQ2 and IQ3. */
 WF_INLINE void halves_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
 {
     char room[EXPANDED];

@@ -2,7 +2,8 @@
  *
  * Weights and activations are converted to fixed point in int16, with one scale per row and panel of 256 k, and split
  * into two int8: 256 hi + lo. Three of the four products are summed exactly in int32, and scales are applied at the end
- * of each panel. lo x lo is omitted, except for the mean of the weights' lo.
+ * of each panel. lo x lo is omitted, except for the mean of the weights' lo. Weights of Q3_K are bytes, times the scale of
+ * their superblock: they have no b, and their products are exact.
  *
  *   weights      w = 256 a + b, b unsigned      tile of 16 rows x 64 k
  *   activations  x = 256 c + e, both signed     tile of 16 groups of 4 k x 16 rows of X
@@ -179,7 +180,8 @@ WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out
     if (is_signed(dtype)) signed_row(s, dtype, r, out);
     if (dtype == WF_Q4_1 || dtype == WF_Q5_1) pair_row(s, dtype, r, out);
     if (dtype == WF_Q2_K) q2_k_row(s, r, out);
-    if (dtype == WF_Q3_K || is_grid(dtype)) halves_row(s, dtype, r, out);
+    if (is_exact(dtype)) exact_row(s, dtype, r, out);
+    if (is_grid(dtype)) halves_row(s, dtype, r, out);
     if (dtype == WF_Q6_K) q6_k_row(s, r, out);
     if (has_k_scales(dtype)) k_row(s, dtype, r, out);
 }
@@ -188,18 +190,21 @@ WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out
 
 /* Tiles 0 and 1: accumulators (a c, the rest) of one tile of X, 2 and 3 of another; 4 and 5: weights; 6 and 7:
  * activations. */
-WF_INLINE void begin_sums(const panel *x, const bool two_x)
+WF_INLINE void begin_sums(const panel *x, const bool exact, const bool two_x)
 {
     TILES_SEE_MEMORY();
     _tile_zero(0);
-    _tile_loadd(1, x->comp, 0); /* stride 0: the same for each row */
+    if (exact) _tile_zero(1);
+    else _tile_loadd(1, x->comp, 0); /* stride 0: the same for each row */
     if (!two_x) return;
     _tile_zero(2);
-    _tile_loadd(3, x[1].comp, 0);
+    if (exact) _tile_zero(3);
+    else _tile_loadd(3, x[1].comp, 0);
 }
 
 /* A quarter of the work on unit u. */
-WF_INLINE void add_quarter(const panel *w, const panel *x, const bool two_x, uint32_t u, const uint32_t quarter)
+WF_INLINE void add_quarter(const panel *w, const panel *x, const bool exact, const bool two_x, uint32_t u,
+                           const uint32_t quarter)
 {
     if (quarter == 0) {
         _tile_loadd(4, w->tile[u][0], 64);
@@ -208,7 +213,7 @@ WF_INLINE void add_quarter(const panel *w, const panel *x, const bool two_x, uin
     } else if (quarter == 1) {
         _tile_loadd(7, x->tile[u][1], 64);
         _tile_dpbssd(1, 4, 7);
-    } else if (quarter == 2) {
+    } else if (quarter == 2 && !exact) {
         _tile_loadd(5, w->tile[u][1], 64);
         _tile_dpbusd(1, 5, 6);
     }
@@ -217,7 +222,7 @@ WF_INLINE void add_quarter(const panel *w, const panel *x, const bool two_x, uin
         _tile_loadd(6, x[1].tile[u][0], 64);
         _tile_dpbssd(2, 4, 6);
     } else if (quarter == 3) {
-        _tile_dpbusd(3, 5, 6);
+        if (!exact) _tile_dpbusd(3, 5, 6);
         _tile_loadd(7, x[1].tile[u][1], 64);
         _tile_dpbssd(3, 4, 7);
     }
@@ -252,29 +257,35 @@ WF_INLINE void end_sums(const panel *w, const panel *x, const bool two_x, bool f
     if (two_x) scale_tile(w, x + 1, stage[2], stage[3], first, sum + TILE * TILE);
 }
 
-WF_INLINE void multiply_panel(const panel *w, const panel *x, const bool two_x, bool first, float *sum)
+WF_INLINE void multiply_panel(const panel *w, const panel *x, const bool exact, const bool two_x, bool first, float *sum)
 {
-    begin_sums(x, two_x);
+    begin_sums(x, exact, two_x);
     for (uint32_t u = 0; u < UNITS; u++)
-        for (uint32_t i = 0; i < 4; i++) add_quarter(w, x, two_x, u, i);
+        for (uint32_t i = 0; i < 4; i++) add_quarter(w, x, exact, two_x, u, i);
     end_sums(w, x, two_x, first, sum);
 }
 
 /* ---- many rows of X: unpack a wide panel, then multiply it ------------------------------------- */
 
 /* Multiplies panel p by m_tiles tiles of X from m_tile on. */
-static void multiply_many(const amx_int8 *a, uint32_t m_tile, uint32_t m_tiles, uint32_t p)
+WF_INLINE void multiply_tiles(const amx_int8 *a, const bool exact, uint32_t m_tile, uint32_t m_tiles, uint32_t p)
 {
     for (uint32_t m = 0; m < m_tiles; m += 2) {
         const panel *x = a->xp + (size_t)p * a->m_tiles + m_tile + m;
         for (uint32_t n = 0; n < a->nb / TILE; n++) {
             float *sum = a->sums + ((size_t)n * m_tiles + m) * TILE * TILE;
             if (m + 1 < m_tiles)
-                multiply_panel(&a->wp[n], x, true, p == 0, sum);
+                multiply_panel(&a->wp[n], x, exact, true, p == 0, sum);
             else
-                multiply_panel(&a->wp[n], x, false, p == 0, sum);
+                multiply_panel(&a->wp[n], x, exact, false, p == 0, sum);
         }
     }
+}
+
+static void multiply_many(const amx_int8 *a, uint32_t m_tile, uint32_t m_tiles, uint32_t p)
+{
+    if (is_exact(a->w->dtype)) multiply_tiles(a, true, m_tile, m_tiles, p);
+    else multiply_tiles(a, false, m_tile, m_tiles, p);
 }
 
 WF_INLINE void gemm_many(const wf_call *c, const amx_int8 *a, const uint8_t dtype, uint32_t begin)
@@ -298,11 +309,11 @@ WF_INLINE void gemm_many(const wf_call *c, const amx_int8 *a, const uint8_t dtyp
 WF_INLINE void multiply_and_unpack(const panel *w, const panel *x, const bool two_x, bool first, float *sum, source *s,
                     const uint8_t dtype, panel *next)
 {
-    begin_sums(x, two_x);
+    begin_sums(x, is_exact(dtype), two_x);
     for (uint32_t u = 0; u < UNITS; u++) {
         WF_UNROLL(4)
         for (uint32_t i = 0; i < 4; i++) {
-            add_quarter(w, x, two_x, u, i);
+            add_quarter(w, x, is_exact(dtype), two_x, u, i);
             unpack_row(s, dtype, 4 * u + i, next);
         }
     }
@@ -329,9 +340,9 @@ WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype
                 multiply_and_unpack(w, x, true, p == 0, sum, &s, dtype, &a->wp[at ^ 1]);
             for (uint32_t m = 2; m < a->m_tiles; m += 2)
                 if (m + 1 < a->m_tiles)
-                    multiply_panel(w, x + m, true, p == 0, sum + m * TILE * TILE);
+                    multiply_panel(w, x + m, is_exact(dtype), true, p == 0, sum + m * TILE * TILE);
                 else
-                    multiply_panel(w, x + m, false, p == 0, sum + m * TILE * TILE);
+                    multiply_panel(w, x + m, is_exact(dtype), false, p == 0, sum + m * TILE * TILE);
         }
     store_sums(c, begin, strips * TILE, 0, a->m_tiles, a->sums);
 }
