@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds weft on a machine with a GPU, checks it there, and times it.
-#   bench/gpu.sh OUT [check|check-all|check-tiers|ops|clblast|tune|time|tiers|peers|load|overlap|steady]...   (default: check ops time)
+#   bench/gpu.sh OUT [check|check-all|check-tiers|ops|clblast|tune|time|tiers|peers|load|overlap|steady|
+#   features|rounds|experts]...   (default: check ops time)
 # Logs and results go to OUT. check is for the GPU, check-all for every OpenCL device, check-tiers for the GPU's lower tiers, which
 # tiers times: they are what other vendors' cards get. ops and clblast measure single
 # ops, with PyTorch or CLBlast beside them; tune writes the choice of kernels; time measures whole models, whose
@@ -8,7 +9,10 @@
 # each policy on it (traces: $WEFT_TEST_DATA/traces or ../shared/data/traces); overlap compares one and two
 # nano-batches under a load of mostly decoding (it needs 90 GB of device memory); steady tells what --deterministic costs.
 # peers takes turns with llama.cpp's CUDA build, whose sources are $LLAMACPP (bench/baselines/llamacpp_cuda.sh fetch), for each of
-# $PEERS (llama3-8b:F16, ...: shape and type); its model files need up to 27 GB under /tmp, one at a time.
+# $PEERS (llama3-8b:F16, ...: shape and type); its model files need up to 27 GB under /tmp, one at a time. features tells what
+# grammars, adapters and KV in host memory cost or save (bench/features.py); rounds runs conversations whose KV takes four times the
+# cache, with the tiers below it and without, and a load that reuses nothing; experts has those of a mixture on the CPU, with llama.cpp
+# beside it where peers has built it.
 set -u
 cd "$(dirname "$0")/.."
 out=$1
@@ -111,6 +115,33 @@ clblast() {
     WEFT_PEER=$out/clblast.csv timeout 400 $weft bench ops --device gpu --op gemm --type F32 --results "$out"
 }
 
+features() {
+    timeout 500 $python bench/features.py $weft "$(model_8b F16)"
+}
+
+# 100 conversations of five rounds: 4,900 tokens each in the end, 64 GB.
+rounds() {
+    local on="$weft bench throughput -q --shape llama3-8b --device gpu --policy nanoflow --kv-memory 16G -c 8192 -o csv"
+    local host="--kv-host 64G" less="--kv-host 16G" disk="--kv-host 16G --kv-disk /tmp/weft-kv:60G"
+    for below in "" "$host" "$less" "$disk"; do
+        echo "== rounds $below"
+        WEFT_ROUNDS=5 WEFT_ROUND_TOKENS=500 timeout 200 $on --const 900:400 --num-prompts 100 $below
+    done
+    rm -f /tmp/weft-kv
+    for below in "" "$host" "" "$host"; do
+        echo "== no reuse $below"
+        timeout 100 $on --const 512:256 --num-prompts 500 $below
+    done
+}
+
+experts() {
+    timeout 200 $weft bench --shape mixtral-8x7b --type Q4_K_M --device gpu --experts cpu -p 512 -n 32 -r 3
+    [ -x /tmp/llama.cpp/bin/llama-bench ] || return
+    $python bench/make_model.py --shape mixtral-8x7b --type Q4_K_M /tmp/moe.gguf >&2
+    timeout 250 /tmp/llama.cpp/bin/llama-bench -m /tmp/moe.gguf -ngl 99 -ncmoe 99 -p 512 -n 32 -r 3
+    rm -f /tmp/moe.gguf
+}
+
 # One shape in one type: the peer from a file, weft without one.
 peer() { # SHAPE:TYPE
     local shape=${1%:*} type=${1#*:} file=/tmp/peer.gguf
@@ -147,7 +178,7 @@ for s in $steps; do
     case $s in
     check) check gpu ;;
     check-all) check cpu $(devices) ;;
-    ops | clblast | tune | peers | load | overlap | steady) $s ;;
+    ops | clblast | tune | peers | load | overlap | steady | features | rounds | experts) $s ;;
     check-tiers) check_tiers ;;
     time) time_models ;;
     tiers) time_tiers ;;
