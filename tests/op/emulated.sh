@@ -58,7 +58,7 @@ x86() {
 }
 
 amx() {
-    grep -q avx512_fp16 /proc/cpuinfo || { echo "skipped: the processor has no AVX-512 with FP16, which AMX's kernels have, too"; exit 77; }
+    grep -q avx512_fp16 /proc/cpuinfo || { echo "skipped: needs other hardware: AVX-512 with FP16, which AMX's kernels use as well"; exit 77; }
     "$1" cpu --quick --op gemm >"$dir/log" 2>&1
     judge $? amx amx-int8 amx-q8_0x16
 }
