@@ -568,7 +568,7 @@ struct weft_sampling {
     int32_t top_k;         /* 0: off */
     float top_p;           /* 0 to 1; 0 or 1: off */
     float min_p;           /* 0 to 1; 0: off */
-    float repeat_penalty;  /* 0 to 100; 0 or 1: off; over tokens of prompt and answer */
+    float repeat_penalty;  /* 0.001 to 100; 0 or 1: off; over tokens of prompt and answer */
     uint64_t seed;         /* sampling depends on this and on the position only */
     int32_t repeat_last_n; /* how many of the last tokens repeat_penalty covers; 0 or less: all */
     float presence_penalty;  /* -100 to 100: subtracted from the logit of each token generated before; 0: off */

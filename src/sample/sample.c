@@ -13,8 +13,10 @@ weft_status wf_sampling_check(const struct weft_sampling *p)
     if (p->top_k < 0) return wf_fail(WEFT_ERR_ARG, "top_k %d: want 0 (off) or more", p->top_k);
     if (!(p->top_p >= 0 && p->top_p <= 1)) return wf_fail(WEFT_ERR_ARG, "top_p %g: want 0 (off) to 1", p->top_p);
     if (!(p->min_p >= 0 && p->min_p <= 1)) return wf_fail(WEFT_ERR_ARG, "min_p %g: want 0 (off) to 1", p->min_p);
-    if (!(p->repeat_penalty >= 0 && p->repeat_penalty <= 100))
-        return wf_fail(WEFT_ERR_ARG, "repeat_penalty %g: want 0 or 1 (off) to 100", p->repeat_penalty);
+    /* Logits are divided by it, and must stay finite. */
+    if (p->repeat_penalty != 0 && !(p->repeat_penalty >= 1e-3f && p->repeat_penalty <= 100))
+        return wf_fail(WEFT_ERR_ARG, "repeat_penalty %g: want 0.001 to 100, where 1 is off, or 0 (off)",
+                       p->repeat_penalty);
     if (!(p->presence_penalty >= -100 && p->presence_penalty <= 100))
         return wf_fail(WEFT_ERR_ARG, "presence_penalty %g: want -100 to 100", p->presence_penalty);
     if (!(p->frequency_penalty >= -100 && p->frequency_penalty <= 100))

@@ -482,6 +482,7 @@ static void contradictions_are_refused(void **state)
                                               {.prompt = "a", .n_stop = 1},
                                               {.prompt = "a", .n_bias = 1},
                                               {.prompt = "a", .n_show_ids = 1},
+                                              {.prompt = "a", .sampling.repeat_penalty = 1e-40f},
                                               {.chat = &nobody}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct weft_request *r = NULL;
