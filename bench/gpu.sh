@@ -119,13 +119,14 @@ features() {
     timeout 500 $python bench/features.py $weft "$(model_8b F16)"
 }
 
-# 100 conversations of five rounds: 4,900 tokens each in the end, 64 GB.
+# 100 conversations of five rounds: 4,900 tokens each in the end, 64 GB. Blocks are stored at once: a second sighting would come too late
+# for the second round.
 rounds() {
-    local on="$weft bench throughput -q --shape llama3-8b --device gpu --policy nanoflow --kv-memory 16G -c 8192 -o csv"
+    local on="$weft bench throughput --shape llama3-8b --device gpu --policy nanoflow --kv-memory 16G -c 8192"
     local host="--kv-host 64G" less="--kv-host 16G" disk="--kv-host 16G --kv-disk /tmp/weft-kv:60G"
     for below in "" "$host" "$less" "$disk"; do
         echo "== rounds $below"
-        WEFT_ROUNDS=5 WEFT_ROUND_TOKENS=500 timeout 200 $on --const 900:400 --num-prompts 100 $below
+        WEFT_KV_STORE_ALWAYS=1 WEFT_ROUNDS=5 WEFT_ROUND_TOKENS=500 timeout 200 $on --const 900:400 --num-prompts 100 $below
     done
     rm -f /tmp/weft-kv
     for below in "" "$host" "" "$host"; do
