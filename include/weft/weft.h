@@ -495,6 +495,9 @@ struct weft_engine_params {
      * plan, draft_model and a file of calibration, and with pipeline_parallel models of embeddings and
      * attention_windows. The softmax is synchronous. */
     uint32_t pipeline_parallel;
+    /* Of the parts of sums that devices of tensor_parallel exchange: "f16", half the bytes, in which a part above 65504
+     * is lost (WEFT_ERR_NOT_FINITE), or "f32"; NULL: as the first device has activations, F16 on GPUs. */
+    const char *reduce_dtype;
     /* Of a mixture of experts: another device, such as "cpu", has the experts and computes the feed-forwards, or with
      * "cpu=N" those of the first N layers; `device` computes all else. It excludes tensor_parallel, pipeline_parallel
      * and what these exclude. NULL: none. */
@@ -503,7 +506,7 @@ struct weft_engine_params {
      * not be 0. It has an engine of its own on the same device, whose memory comes on top, and drafts for 4 sequences
      * at a time. The caller may close the model once the engine is open. NULL: none. */
     const struct weft_model *draft_model;
-    uint64_t reserved[2];
+    uint64_t reserved[1];
 };
 
 /* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will

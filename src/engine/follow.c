@@ -32,7 +32,7 @@ static const size_t texts[] = {
     offsetof(opening, model.path), offsetof(opening, model.shape), offsetof(opening, model.type),
     offsetof(opening, engine.device), offsetof(opening, engine.tier), offsetof(opening, engine.policy),
     offsetof(opening, engine.attention_windows), offsetof(opening, engine.tuned), offsetof(opening, engine.pooling),
-    offsetof(opening, engine.kv_dtype), offsetof(opening, debug.force)};
+    offsetof(opening, engine.kv_dtype), offsetof(opening, engine.reduce_dtype), offsetof(opening, debug.force)};
 
 typedef struct cut { /* LAY_OUT */
     enum order order;

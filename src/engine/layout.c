@@ -185,6 +185,14 @@ static weft_status read_params(wf_layout *l, const struct weft_engine_params *p)
 
 /* ---- graph --------------------------------------------------------------------------------------------------- */
 
+/* What ranks exchange; the first one decides. */
+static weft_status choose_sums(const char *name, enum wf_dtype act, enum wf_dtype *out)
+{
+    *out = !name || !strcmp(name, "auto") ? act : !strcmp(name, "f16") ? WF_F16 : WF_F32;
+    if (!name || !strcmp(name, "auto") || *out == WF_F16 || !strcmp(name, "f32")) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "reduce_dtype \"%s\": want f16 or f32", name);
+}
+
 /* w: l->weights, unless those are on the device already. */
 static weft_status build_graph(wf_layout *l, wf_weights *w)
 {
@@ -193,7 +201,8 @@ static weft_status build_graph(wf_layout *l, wf_weights *w)
     if (!l->dev && l->params.f16_residual) b.residual = WF_F16;
     wf_kv_dtype_named(l->params.kv_dtype, &b.kv);
     b.shard = wf_shard_of_rank(&l->params, l->rank, m->hp.n_layer);
-    b.shard.sums = l->sums = l->rank ? l->sums : b.act;
+    if (!l->rank) WF_TRY(choose_sums(l->params.reduce_dtype, b.act, &l->sums));
+    b.shard.sums = l->sums;
     WF_TRY(wf_pooling_choose(m->hp.pooling, l->params.pooling, &b.pooling));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, &b, &l->graph, w));
     WF_TRY(wf_adapters_add(&l->adapters, b.act, &l->graph, w));

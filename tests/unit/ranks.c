@@ -10,14 +10,21 @@ enum { CONTEXT = 128 };
 typedef struct layout {
     const char *device;
     uint32_t tp, pp, nano_batches;
+    const char *reduce;
 } layout;
-static const layout alone = {"cpu", 0, 0}, layouts[] = {
-    {"cpu,cpu", 2, 0}, {"cpu,cpu", 2, 0, 2}, {"cpu,cpu,cpu", 1, 3}, {"cpu,cpu,cpu,cpu", 2, 2, 3}};
+static const layout alone = {"cpu", 0, 0}, layouts[] = {{"cpu,cpu", 2, 0}, {"cpu,cpu", 2, 0, 2},
+    {"cpu,cpu", 2, 0, 1, "f16"}, {"cpu,cpu,cpu", 1, 3}, {"cpu,cpu,cpu,cpu", 2, 2, 3, "f32"}};
+
+/* How far logprobs are from those of one device. */
+static float rounding_of(layout l)
+{
+    return l.tp < 2 ? 0 : l.reduce && !strcmp(l.reduce, "f16") ? 1e-2f : 1e-3f;
+}
 
 static struct weft_engine_params params_of(layout l)
 {
     return (struct weft_engine_params){.device = l.device, .tensor_parallel = l.tp, .pipeline_parallel = l.pp,
-                                       .nano_batches = l.nano_batches,
+                                       .nano_batches = l.nano_batches, .reduce_dtype = l.reduce,
                                        .n_seqs = MANY, .context = CONTEXT, .max_batched_tokens = 48, .threads = 2,
                                        .deterministic = true};
 }
@@ -36,7 +43,7 @@ static void same_answers(void **state)
         ask_all(e, together);
         for (int i = 0; i < MANY; i++) assert_ok(end_of(ask(e, i, &single[i])));
         assert_same(together, single, MANY, 0);
-        assert_same(together, want, MANY, layouts[l].tp > 1 ? 1e-3f : 0);
+        assert_same(together, want, MANY, rounding_of(layouts[l]));
         weft_engine_close(e);
     }
 }
@@ -82,7 +89,7 @@ static void little_memory(void **state)
             for (int i = 0; i < MANY; i++) r[i] = ask(e, i, &got[i]);
             if (!round) weft_cancel(cancelled);
             for (int i = 0; i < MANY; i++) assert_ok(end_of(r[i]));
-            assert_same(got, want, MANY, layouts[l].tp > 1 ? 1e-3f : 0);
+            assert_same(got, want, MANY, rounding_of(layouts[l]));
         }
         weft_request_free(cancelled);
         struct weft_stats s = stats_of(e);
@@ -191,6 +198,7 @@ static void parameters(void **state)
     refuse(params_of((layout){"cpu,cpu,cpu", 3, 0}), WEFT_ERR_UNSUPPORTED, "numbers that can");
     refuse(params_of((layout){"cpu", 0, 60}), WEFT_ERR_ARG, "layers");
     refuse(params_of((layout){"cpu", 64, 2}), WEFT_ERR_ARG, "at most 64");
+    refuse(params_of((layout){"cpu,cpu", 2, 0, 1, "f64"}), WEFT_ERR_ARG, "want f16 or f32");
     struct weft_engine_params p = params_of(layouts[0]);
     p.kv_host = 1 << 20;
     refuse(p, WEFT_ERR_UNSUPPORTED, "one device");
