@@ -258,7 +258,7 @@ choose_cases() {
         touched '^(cl/|src/(cl|dev|tensor|verify|select)/|tests/(op|support)/)' || parts+=" cl=$((turn % 3))/3"
         touched '^(cpu/|src/(tensor|dev|verify|sample)/|tests/(op|support)/)' || parts+=" cpu=$((turn % 3))/3"
         touched '^(src/(model|exec|plan|mem|tensor|verify)/|cl/|tests/(golden|model|support)/)' || parts+=" model=$((turn % 3))/3"
-        touched '(^|/)meson(\.build|_options\.txt)$|^(debian|packaging|python|tests/packages)/|^setup\.sh$' || whole_packages=false
+        touched '^(meson(\.build|_options\.txt)|setup\.sh)$|^(debian|packaging|python|tests/packages)/' || whole_packages=false
     fi
     echo "turn $turn of commit $commit, changes since ${base:0:8}: parts of long tests:${parts:- none, all is whole}" \
         "$($whole_packages || echo 'packages=1/3')(the same again: WEFT_TEST_TURN=$turn)"
