@@ -251,7 +251,11 @@ class Scripts(unittest.TestCase):
 
     def ended_by(self, number, pids):
         """Sends test.sh a signal while tests of a stage and the build of the next one run, whose processes add their ids to that file."""
-        with subprocess.Popen(["./test.sh", "plain", "fuzz"], cwd=self.folder, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as p:
+        def heed():  # what started this test may have them ignored, as nohup does
+            signal.signal(number, signal.SIG_DFL)
+
+        with subprocess.Popen(["./test.sh", "plain", "fuzz"], cwd=self.folder, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              preexec_fn=heed) as p:
             while not os.path.exists(pids) or len(ids := numbers(pids)) < 2:
                 self.assertIsNone(p.poll())
                 time.sleep(0.05)
