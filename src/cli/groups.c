@@ -25,8 +25,8 @@ static const wf_opt threads[] = {THREADS};
 WF_GROUP(wf_group_threads, "Threads", threads);
 
 static const wf_opt sampling[] = {
-    {0, "temp", "T", "sampling temperature; 0: always the most likely token (default: the model's, else 1, and"
-     " in a chat 0.8, with top-k 40, top-p 0.95 and min-p 0.05)",
+    {0, "temp", "T", "sampling temperature; 0: always the most likely token (default: the model's, else 1, and "
+     "in a chat of `weft run` 0.8, with top-k 40, top-p 0.95 and min-p 0.05)",
      WF_OPT_REAL, AT(sampling.temperature), 0, 100},
     {0, "top-k", "K", "sample from the K most likely tokens; 0: off (default: the model's, else 0)", WF_OPT_I32,
      AT(sampling.top_k), 0, MANY},
