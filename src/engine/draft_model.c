@@ -74,6 +74,14 @@ static weft_status begin_drafting(struct weft_engine *e, struct weft_request *r,
     return weft_submit(e->drafter, &p, &d->own);
 }
 
+/* A failure that is of one sequence alone: of a token that the drafter does not have, say. It goes on without. */
+static weft_status of_one(struct weft_request *r, weft_status s)
+{
+    if (s != WEFT_ERR_ARG && s != WEFT_ERR_FULL && s != WEFT_ERR_NOT_FINITE) return s;
+    r->draft.refused = true;
+    return WEFT_OK;
+}
+
 static bool is_unwanted(struct weft_engine *e, const drafting *d)
 {
     pthread_mutex_lock(&e->lock);
@@ -95,7 +103,7 @@ static weft_status end_drafting(struct weft_engine *e, drafting *d)
     while (s == WEFT_OK && n < d->n && (uint32_t)d->ids[n] < e->model->hp.n_vocab)
         r->tokens[r->seq.n_tokens + n] = d->ids[n], n++;
     r->draft.n = n;
-    return s == WEFT_ERR_CANCELLED ? WEFT_OK : s;
+    return s == WEFT_ERR_CANCELLED ? WEFT_OK : of_one(r, s);
 }
 
 /* How many tokens may be drafted for it now. */
@@ -103,6 +111,7 @@ static uint32_t drafts_wanted(const struct weft_engine *e, const struct weft_req
 {
     uint32_t length = r->seq.n_tokens, context = weft_engine_context(e->drafter);
     bool generates = r->seq.state == WF_SEQ_RUNNING && length > r->n_prompt && !r->seq.all_logits && !r->seq.n_pending;
+    generates &= !r->draft.refused;
     return !generates || r->draft.n || length >= context ? 0 : WF_MIN(WF_MIN(n, wf_draft_most(e, r)), context - length);
 }
 
@@ -118,8 +127,8 @@ void wf_drafter_draft(struct weft_engine *e, uint32_t n_drafts)
         if (!most) continue;
         first |= !r->draft.known;
         r->draft.known = true;
-        failed = begin_drafting(e, r, most, &list[n]);
-        n += failed == WEFT_OK;
+        failed = of_one(r, begin_drafting(e, r, most, &list[n]));
+        n += failed == WEFT_OK && !r->draft.refused;
     }
     for (uint32_t i = 0; i < n; i++) {
         weft_status s = end_drafting(e, &list[i]);

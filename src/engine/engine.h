@@ -117,6 +117,7 @@ bool wf_engine_adapter_job(struct weft_engine *e);
 typedef struct wf_draft {
     uint32_t n;
     bool known; /* by the drafter: it has its prompt */
+    bool refused; /* by the drafter, which cannot continue it */
     float coverage, acceptance; /* how often there were some, and the next token was the first: moving averages */
 } wf_draft;
 /* How long steps of decodes alone took. */
@@ -322,8 +323,8 @@ struct weft_engine {
     wf_beside beside;
     /* a ring; the n_in_flight steps from steps[oldest_step % depth] on are in flight, at most `depth` */
     wf_step steps[WF_MOST_STEPS];
-    uint32_t oldest_step, n_in_flight, depth;
-    uint64_t n_submitted, completed_ns; /* steps submitted so far; when the last one completed */
+    uint32_t n_in_flight, depth;
+    uint64_t oldest_step, n_submitted, completed_ns; /* steps submitted so far; when the last one completed */
     wf_timeline *timeline;
     bool *wanted;                  /* [limits.logit_rows], of the step being submitted: those that the host wants */
     wf_host logits;                /* float [limits.logit_rows, n_vocab]; at most one step in flight has logits */
