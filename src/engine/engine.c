@@ -314,10 +314,11 @@ static void watch_group(struct weft_engine *e)
 static bool await_work(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    if (rests(e) && !e->lent && e->exec) {
-        wf_exec_mark_idle(e->exec);
-        if (e->swaps.n_free) wf_exec_finish_moves(e->exec), wf_swaps_trim(&e->swaps);
-    }
+    bool idle = rests(e) && !e->lent && e->exec, trims = idle && e->swaps.n_free;
+    if (idle) wf_exec_mark_idle(e->exec);
+    pthread_mutex_unlock(&e->lock);
+    if (trims) wf_exec_finish_moves(e->exec), wf_swaps_trim(&e->swaps);
+    pthread_mutex_lock(&e->lock);
     while (rests(e) && !e->stop) {
         e->resting = true;
         pthread_cond_broadcast(&e->ended);

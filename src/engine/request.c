@@ -455,7 +455,8 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     uint32_t in_flight = wf_engine_drop(e, r, status == WEFT_ERR_CANCELLED);
     wf_kv_seq *kv = &r->seq.kv;
     bool cancelled = status == WEFT_ERR_CANCELLED && (in_flight != UINT32_MAX || kv->came_back);
-    if (status == WEFT_ERR_NOT_FINITE || cancelled)
+    bool broken = status != WEFT_OK && status != WEFT_ERR_CANCELLED; /* as may be what it has computed */
+    if (broken || cancelled)
         wf_kv_forget(&e->sched.kv, kv, r->tokens, r->seq.n_tokens, cancelled && !kv->came_back ? in_flight : 0,
                      cancelled);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);

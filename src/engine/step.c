@@ -69,13 +69,13 @@ bool wf_engine_unwanted(void *engine)
 {
     struct weft_engine *e = engine;
     if (!e->n_in_flight) return false;
-    if (is_stopping(e)) return true;
     /* one that ended by itself may have left KV pages in the prefix cache that are still computed */
     for (uint32_t i = 0; i < e->n_in_flight; i++) {
         const wf_step *step = in_flight(e, i);
         for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
             if (!p->r && !p->cancelled) return false;
     }
+    if (is_stopping(e)) return true;
     for (const struct weft_request *r = e->live; r; r = r->next) {
         /* is something of it in flight, or do its KV pages depend on that: shared pages, and copies to the host? */
         const wf_seq *q = &r->seq;

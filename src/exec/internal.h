@@ -21,6 +21,7 @@ typedef struct wf_inflight {
 /* A copy beside steps; its ticket is its place in the list. */
 typedef struct wf_exec_copy {
     wf_event *end;
+    uint64_t began_ns;
     bool runs, is_void; /* is_void: the device has broken off what it copies */
 } wf_exec_copy;
 

@@ -52,7 +52,7 @@ weft_status wf_exec_move(wf_exec *e, bool out, const wf_page_copy *list, uint32_
     weft_status s = copy_pages(e, out, list, n, e->moves.last, end);
     if (s != WEFT_OK && !e->dev->lost) wf_finish(e->moves.queues[out]); /* what has begun touches nothing later */
     if (s != WEFT_OK) return s;
-    if (ticket) m->runs = true, m->is_void = false, *ticket = i;
+    if (ticket) m->runs = true, m->is_void = false, m->began_ns = wf_now_ns(), *ticket = i;
     else e->moves.last = end, e->moves.gated = true;
     return WEFT_OK;
 }
@@ -73,11 +73,18 @@ void wf_exec_finish_moves(wf_exec *e)
     e->moves.gated = false;
 }
 
+/* Has it had longer than the steps before it and itself may take? */
+static bool is_late(const wf_exec *e, const wf_exec_copy *m)
+{
+    return wf_now_ns() - m->began_ns > (WF_EXEC_DEPTH + 1) * 1000000ull * e->dev->params.watchdog_ms;
+}
+
 enum wf_moved wf_exec_moved(wf_exec *e, uint32_t ticket)
 {
     wf_exec_copy *m = &e->moves.list[ticket];
     bool done = false;
     weft_status s = m->is_void ? WEFT_OK : wf_poll(m->end, &done);
+    if (s == WEFT_OK && !done && !m->is_void && is_late(e, m)) s = wf_wait(m->end, 1); /* the device is lost */
     if (s == WEFT_ERR_CANCELLED || (s == WEFT_OK && !done && !m->is_void)) return WF_MOVING;
     m->runs = false;
     return s == WEFT_OK && !m->is_void ? WF_MOVED : WF_MOVE_VOID;

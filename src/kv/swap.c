@@ -3,13 +3,19 @@
 
 #include <stdlib.h>
 
+/* The smallest block that has room; up to an eighth more than it takes, so that a sequence that grows finds the same one
+ * again. */
 weft_status wf_swap_alloc(wf_swaps *s, uint32_t pages, wf_swap_memory *out)
 {
-    uint64_t bytes = pages * s->page_bytes;
-    for (size_t i = 0; i < s->n_free; i++) {
-        if (s->free[i].bytes < bytes) continue;
-        *out = s->free[i];
-        s->free[i] = s->free[--s->n_free];
+    uint64_t step = 1;
+    while (16 * step <= pages) step *= 2;
+    uint64_t bytes = WF_UP(pages, step) * s->page_bytes;
+    wf_swap_memory *best = NULL;
+    for (wf_swap_memory *m = s->free; m < s->free + s->n_free; m++)
+        if (m->bytes >= bytes && (!best || m->bytes < best->bytes)) best = m;
+    if (best) {
+        *out = *best;
+        *best = s->free[--s->n_free];
         return WEFT_OK;
     }
     *out = (wf_swap_memory){.bytes = bytes};
