@@ -134,8 +134,11 @@ static weft_status threads_exchange(wf_comm *c, const void *own, uint64_t bytes,
 /* Under lock: waits until the box has room, or a letter. */
 static weft_status await_box(thread_group *g, const mailbox *box, bool room, const struct timespec *until)
 {
-    while (!g->broken && (room ? box->n == WF_COMM_QUEUED : !box->n))
-        if (pthread_cond_timedwait(&g->mail, &g->lock, until) == ETIMEDOUT) break_late(g);
+    bool late = false;
+    while (!g->broken && (room ? box->n == WF_COMM_QUEUED : !box->n)) {
+        if (late) break_late(g);
+        else late = pthread_cond_timedwait(&g->mail, &g->lock, until) == ETIMEDOUT;
+    }
     return state_of(g);
 }
 
