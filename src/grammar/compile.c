@@ -30,8 +30,9 @@ static uint32_t count_of(wf_grammar *g, const wf_json *s, const char *key, uint3
     const wf_json *v = wf_json_get(s, key);
     if (!v) return otherwise;
     double d = wf_json_number(v);
-    if (!wf_json_is_number(v) || d < 0 || d != (double)(uint64_t)d) grammar_fail(g, "%s that is no count", key);
-    return d >= RE_MANY ? RE_MANY : (uint32_t)d;
+    if (wf_json_is_number(v) && d >= RE_MANY) return RE_MANY;
+    if (!wf_json_is_number(v) || !(d >= 0) || d != (double)(uint32_t)d) grammar_fail(g, "%s that is no count", key);
+    return (uint32_t)d;
 }
 
 /* The keywords that count, and where a conjunction has their counts. */

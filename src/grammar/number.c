@@ -307,7 +307,7 @@ bool number_may_go_on(const number_rule *r, bool whole, const char *text, int n)
 {
     written w = read_written(text, n);
     static const dec none = {0};
-    if (n >= NUMBER_MAX) return false;
+    if (n >= NUMBER_MAX - 1) return number_complete(r, whole, text, n); /* nothing has room behind it */
     if (!w.n) return !r->has_low || dec_compare(&r->low, &none) < 0;
     if (w.n_whole > 1 && w.digits[0] == '0') return false;
     if (w.n_exp >= 0) return exponent_fits(r, whole, &w, text, n);

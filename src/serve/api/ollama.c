@@ -1,5 +1,6 @@
 /* ollama: Ollama's API. Its requests have options in an object of their own, and its streams are lines of JSON. */
 #include "serve/api/embed.h"
+#include "base/blake2b.h"
 #include "base/file.h"
 
 #include <stdlib.h>
@@ -268,15 +269,26 @@ static void ollama_put_details(const wf_served *s, wf_text *out)
                   folder ? "safetensors" : "gguf", seen.family, seen.family, seen.parameters, seen.type);
 }
 
-/* The digest only tells models apart. */
+/* Only tells models apart, but the same at every start. */
+static void ollama_put_digest(const wf_served *s, uint64_t bytes, wf_text *out)
+{
+    uint8_t digest[32];
+    wf_blake2b b;
+    wf_blake2b_begin(&b, sizeof digest, NULL, 0);
+    wf_blake2b_field(&b, s->name, strlen(s->name));
+    wf_blake2b_field(&b, &bytes, sizeof bytes);
+    wf_blake2b_end(&b, digest);
+    wf_text_print(out, ",\"digest\":\"");
+    for (size_t i = 0; i < sizeof digest; i++) wf_text_print(out, "%02x", digest[i]);
+    wf_text_print(out, "\",");
+}
+
 static void ollama_put_card(const wf_served *s, const char *name, wf_text *out)
 {
-    uint64_t bytes = s->file ? (uint64_t)s->file_bytes : weft_model_info(s->model)->file_bytes,
-             h = wf_hash(s->name, strlen(s->name)) ^ bytes;
+    uint64_t bytes = s->file ? (uint64_t)s->file_bytes : weft_model_info(s->model)->file_bytes;
     wf_json_comma(out);
     wf_json_print(out, "{'name':%s,'model':%s,'size':%llu", name, name, (unsigned long long)bytes);
-    wf_text_print(out, ",\"digest\":\"%016llx%016llx%016llx%016llx\",", (unsigned long long)h, (unsigned long long)~h,
-                  (unsigned long long)(h * 3), (unsigned long long)(h * 5));
+    ollama_put_digest(s, bytes, out);
     ollama_put_details(s, out);
 }
 

@@ -271,6 +271,10 @@ static void request_body(wf_httpd_request *r, const char *data, size_t n)
 /* Its sequences are submitted, or refused. */
 static void send_first(wf_job *j)
 {
+    pthread_mutex_lock(&j->lock);
+    if (!j->choices && !j->refusal.status && !wf_job_failed(j, &j->refusal)) /* it was given up before its turn */
+        wf_refuse(&j->refusal, 503, "", "the request was given up");
+    pthread_mutex_unlock(&j->lock);
     if (j->refusal.status) send_refusal(j, &j->refusal);
     else if (j->params.stream) {
         /* At once: a proxy may give up who is silent while he waits for his turn, or his prompt is computed. */
@@ -295,7 +299,7 @@ static void respond_to_body(wf_job *j)
         j->running = true;
         wf_job_watch(j);
         /* a grammar is compiled with each sequence: others must not wait for that, nor for very many of them */
-        j->submits = j->params.grammar || j->params.n_prompts > MANY_PROMPTS;
+        j->submits = j->params.grammar || j->params.n_prompts * (size_t)j->params.n > MANY_PROMPTS;
         if (j->submits) {
             wf_work_add(j);
             return;

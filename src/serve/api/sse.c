@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define ROWS  1024  /* tokens and alternatives that are formatted at once, in a few milliseconds */
+#define TEXT_OF_ROW 16 /* bytes of a prompt that `echo` writes count as a token */
 
 typedef struct part { /* the new part of a choice */
     char *text;
@@ -52,7 +53,15 @@ static bool take(wf_choice *c, part *p, size_t *rows)
     p->top = copy_of(c->top, first, n_top, sizeof *p->top);
     c->sent_text += p->n_text;
     c->sent_tokens += p->n_tokens;
-    return p->text && p->tokens && p->top;
+    if (p->text && p->tokens && p->top) return true;
+    free(p->text), free(p->tokens), free(p->top);
+    *p = (part){0};
+    return false;
+}
+
+static const wf_prompt *prompt_of(const wf_job *j, size_t choice)
+{
+    return &j->params.prompts[choice / (size_t)j->params.n];
 }
 
 /* Takes what is new in the choices, by turns as far as ROWS go. Returns whether nothing is left, nor will be. */
@@ -64,6 +73,7 @@ static bool take_all(wf_job *j, part *parts)
         size_t k = (j->first_choice + i) % j->n_choices;
         wf_choice *c = &j->choices[k];
         bool news = has_news(c), full = rows >= ROWS;
+        if (news && !full && j->params.echo && !c->opened) rows += prompt_of(j, k)->len / TEXT_OF_ROW;
         if (news && !full && !take(c, &parts[k], &rows)) j->lost = true;
         if (!full) next = (k + 1) % j->n_choices;
         ended &= c->done && (!news || parts[k].done);
