@@ -74,7 +74,7 @@ cl_device_id wf_cl_device_at(uint32_t p, uint32_t d, const char *name, cl_int *e
 {
     cl_platform_id platforms[32];
     cl_device_id devices[64], found = NULL;
-    char text[128] = "";
+    char text[1024] = "";
     cl_uint np = 0, nd = 0;
     *err = clGetPlatformIDs(WF_LEN(platforms), platforms, &np);
     if (*err != CL_SUCCESS || p >= WF_MIN(np, WF_LEN(platforms))) return NULL;

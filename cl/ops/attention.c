@@ -390,8 +390,9 @@ static void split_launch(const cl_caps *caps, const wf_call *c, uint32_t group, 
     uint64_t partial = 8ull * (c->p.head_dim + 2) * sizeof(float);
     groups = WF_MIN(groups, WF_CL_ZEROED / 4);
     if (c->max_groups) groups = WF_MIN(groups, c->max_groups); /* fewer compute more each */
-    uint64_t slots = most_chunks(c, groups, (uint64_t)chunk[0], (uint64_t)chunk[1]);
-    for (; slots > 1 && groups > 1 && WF_CL_ZEROED + (1 + slots) * groups * partial > caps->scratch; groups /= 2)
+    uint64_t slots = most_chunks(c, groups, (uint64_t)chunk[0], (uint64_t)chunk[1]),
+             most = caps->scratch ? caps->scratch : caps->panels; /* from the start, or as it is wanted */
+    for (; slots > 1 && groups > 1 && WF_CL_ZEROED + (1 + slots) * groups * partial > most; groups /= 2)
         slots = most_chunks(c, groups / 2, (uint64_t)chunk[0], (uint64_t)chunk[1]);
     wf_cl_group_knobs(l, caps, group);
     common_arguments(c, l);

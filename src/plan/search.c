@@ -148,6 +148,7 @@ static wf_boundary tiles_at(const search *s, uint32_t tiles)
 static void add_cuts(const search *s, wf_cut *c, uint32_t part, uint32_t from, uint32_t n, uint32_t by, wf_cut *list,
                      size_t *n_list)
 {
+    if (*n_list > WF_MAX_CUTS) return; /* too many in any case */
     if (part >= WF_MIN(c->parts, (uint32_t)WF_MAX_PARTS)) {
         c->at[part] = (wf_boundary){.end = true};
         if (*n_list < WF_MAX_CUTS) list[*n_list] = *c;

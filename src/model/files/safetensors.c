@@ -228,8 +228,10 @@ static weft_status check_shard(const char *tensor, const wf_json *file)
 
 static weft_status add_shard(shards *a, const char *name)
 {
+    enum { MOST = 4096 };
     for (size_t i = a->n; i-- > 0;)
         if (!strcmp(a->names[i], name)) return WEFT_OK;
+    if (a->n == MOST) return wf_fail(WEFT_ERR_FORMAT, "'weight_map' names more than %d files", MOST);
     if (!wf_grow(&a->names, a->n, &a->cap, sizeof *a->names)) return WEFT_ERR_NOMEM;
     a->names[a->n++] = name;
     return WEFT_OK;
