@@ -370,11 +370,12 @@ class SlowEngine(serve.TestCase):
     def test_given_up_before_its_turn(self):
         """Streams wait while the grammars of others are compiled, for longer than they may."""
         pattern = {"type": "string", "pattern": "^[a-z]{1,40}(x|y){0,30}[0-9]{2,50}$"}
-        names = [f"p{i}" for i in range(60)]
+        names = [f"p{i}" for i in range(200)]
         ask = {**serve.GOOD, "stream": True, "n": 128, "max_tokens": 1, "guided_json": {"properties": dict.fromkeys(names, pattern), "required": names}}
         replies = []
         serve.at_once(16, lambda i: replies.append(self.s.request("POST", "/v1/completions", ask)))
-        self.assertEqual({r.status for r in replies} - {200}, {504})
+        self.assertLessEqual({r.status for r in replies}, {200, 503, 504})
+        self.assertIn(504, [r.status for r in replies])
         self.s.idle()
 
 
