@@ -313,23 +313,12 @@ weft_status wf_cpu_flush(wf_queue *q)
     return WEFT_OK; /* the leader needs none */
 }
 
-static uint32_t commands_done(const wf_cpu_dev *dev)
-{
-    uint32_t n = 0;
-    for (const cpu_queue *q = dev->queues; q; q = q->next) n += atomic_load(&q->tail);
-    return n;
-}
-
-/* A step of a large model on a slow processor takes minutes: each call has that long, and not all of them. */
 weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)
 {
     wf_cpu_event *e = (wf_cpu_event *)ev;
     wf_cpu_dev *dev = (wf_cpu_dev *)ev->dev;
-    uint64_t limit_ns = (uint64_t)timeout_ms * 1000000u, until = wf_now_ns() + limit_ns;
-    uint32_t done = commands_done(dev);
+    uint64_t until = wf_now_ns() + (uint64_t)timeout_ms * 1000000u;
     while (!wf_cpu_event_wait(e, e->armed, WF_MIN(until, wf_now_ns() + ASK_NS))) {
-        uint32_t now_done = commands_done(dev);
-        if (now_done != done) done = now_done, until = wf_now_ns() + limit_ns;
         if (wf_now_ns() < until) {
             ask_whether_wanted(dev);
             continue;

@@ -329,8 +329,7 @@ typedef struct wf_dev_fns {
      * moves. */
     weft_status (*transfer)(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
     weft_status (*flush)(wf_queue *);
-    /* WEFT_ERR_TIMEOUT: the device is lost; where the backend sees commands end, each has that long. */
-    weft_status (*wait)(wf_event *, uint32_t timeout_ms);
+    weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
     weft_status (*poll)(wf_event *, bool *done);
     void (*resume)(wf_dev *); /* optional, see wf_resume */
     weft_status (*times)(wf_event *, uint64_t *begin, uint64_t *end); /* optional, see wf_event_times */

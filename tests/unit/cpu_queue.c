@@ -465,21 +465,6 @@ static void test_cores_in_turn(void **state)
 
 /* ---- a call that does not end --------------------------------------------------------------------- */
 
-static void naps(const wf_cpu_work *w)
-{
-    if (w->id == 0) usleep(100000);
-}
-
-/* Calls that end in time may take longer together. */
-static void test_each_call_has_its_time(void **state)
-{
-    static const wf_cpu_variant variant = {.run = naps};
-    queues s = begin_cores();
-    for (uint32_t i = 0; i < 12; i++) launch(s.q[0], &variant, i, 1, s.e[0]);
-    assert_ok(wf_wait(s.e[0], 1000));
-    end_cores(&s);
-}
-
 /* Has the call of that number begun? */
 static bool has_run(uint32_t number)
 {
@@ -589,7 +574,6 @@ SUITE(cpu_queue, NULL, NULL, CASE_IN(one_queue_is_in_order, open_two, shut_two),
       CASE_IN(columns_are_copied, open_two, shut_two), CASE_IN(join, open_two, shut_two),
       CASE_IN(events, open_two, shut_two), CASE(test_many_waits), CASE(test_threads_agree),
       CASE(test_timeout), CASE(test_failure), CASE(test_rank), CASE(test_usual_threads), CASE(test_shares),
-      CASE(test_chunks), CASE(test_few_of_a_team), CASE(test_late_attention), CASE(test_subnormal),
-      CASE(test_cores_of_a_call), CASE(test_cores_left), CASE(test_cores_of_many_calls), CASE(test_cores_in_turn),
-      CASE(test_each_call_has_its_time), CASE(test_lost_runs_nothing), CASE(test_lost_still_runs),
-      CASE(test_failure_still_runs), CASE(test_devices_share))
+      CASE(test_chunks), CASE(test_few_of_a_team), CASE(test_late_attention), CASE(test_subnormal), CASE(test_cores_of_a_call), CASE(test_cores_left), CASE(test_cores_of_many_calls),
+      CASE(test_cores_in_turn), CASE(test_lost_runs_nothing), CASE(test_lost_still_runs), CASE(test_failure_still_runs),
+      CASE(test_devices_share))
