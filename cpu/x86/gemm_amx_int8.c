@@ -2,8 +2,8 @@
  *
  * Weights and activations are converted to fixed point in int16, with one scale per row and panel of 256 k, and split
  * into two int8: 256 hi + lo. Three of the four products are summed exactly in int32, and scales are applied at the end
- * of each panel. lo x lo is omitted, except for the mean of the weights' lo. Weights of Q3_K are bytes, times the scale of
- * their superblock: they have no b, and their products are exact.
+ * of each panel. lo x lo is omitted, except for the mean of the weights' lo. Weights of Q3_K are bytes, times the scale
+ * of their superblock: they have no b, and their products are exact.
  *
  *   weights      w = 256 a + b, b unsigned      tile of 16 rows x 64 k
  *   activations  x = 256 c + e, both signed     tile of 16 groups of 4 k x 16 rows of X
@@ -257,7 +257,8 @@ WF_INLINE void end_sums(const panel *w, const panel *x, const bool two_x, bool f
     if (two_x) scale_tile(w, x + 1, stage[2], stage[3], first, sum + TILE * TILE);
 }
 
-WF_INLINE void multiply_panel(const panel *w, const panel *x, const bool exact, const bool two_x, bool first, float *sum)
+WF_INLINE void multiply_panel(const panel *w, const panel *x, const bool exact, const bool two_x, bool first,
+                              float *sum)
 {
     begin_sums(x, exact, two_x);
     for (uint32_t u = 0; u < UNITS; u++)

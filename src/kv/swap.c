@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-/* The smallest block that has room; up to an eighth more than it takes, so that a sequence that grows finds the same one
- * again. */
+/* The smallest block that has room; up to an eighth more than it takes, so that a sequence that grows finds the same
+ * one again. */
 weft_status wf_swap_alloc(wf_swaps *s, uint32_t pages, wf_swap_memory *out)
 {
     uint64_t step = 1;
