@@ -90,6 +90,11 @@ typedef struct wf_params {
     int32_t *stop_ids;
     struct weft_logit_bias *bias;
 } wf_params;
+
+static inline const wf_prompt *wf_prompt_of(const wf_params *p, size_t choice)
+{
+    return &p->prompts[choice / (size_t)p->n];
+}
 #define WF_MAX_CHOICES 4096 /* n times prompts */
 #define WF_MAX_QUEUE   256  /* of a model that generates text, unless an option says it */
 /* A JSON object, whose levels and values are limited; wf_json_free frees it. NULL: r has the error. */

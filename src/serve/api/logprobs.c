@@ -67,7 +67,7 @@ bool wf_prompt_offsets(const wf_served *s, wf_prompt *p)
 
 wf_place wf_place_begin(const wf_job *j, uint32_t choice)
 {
-    const wf_prompt *p = &j->params.prompts[choice / (size_t)j->params.n];
+    const wf_prompt *p = wf_prompt_of(&j->params, choice);
     wf_place place = {.prompt = p};
     if (j->params.echo) pass_text(&place, p->text, p->len);
     place.drop_space = p->n == 1 && p->ids[0] == weft_model_info(j->served->model)->bos;

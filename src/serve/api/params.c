@@ -451,7 +451,7 @@ void wf_params_free(wf_params *p)
 
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
 {
-    const wf_prompt *prompt = &p->prompts[choice / (size_t)p->n];
+    const wf_prompt *prompt = wf_prompt_of(p, choice);
     if (p->embed)
         return (struct weft_request_params){.tokens = prompt->ids, .n_tokens = prompt->n, .embed = true,
                                             .embed_raw = p->embed_raw, .second_text = prompt->second,

@@ -79,7 +79,7 @@ static void put_message_in_parts(wf_choice *c, wf_text *to)
 /* The text, behind that of the prompt where echo asks for it: a character may lie in both. */
 static void put_text(const wf_job *j, const wf_choice *c, wf_text *out)
 {
-    const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
+    const wf_prompt *p = wf_prompt_of(&j->params, c->index);
     wf_text all = {0};
     if (j->params.echo) wf_text_add(&all, p->text, p->len);
     if (j->params.echo) wf_text_add(&all, c->text, c->n_text);

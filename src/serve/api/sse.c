@@ -59,11 +59,6 @@ static bool take(wf_choice *c, part *p, size_t *rows)
     return false;
 }
 
-static const wf_prompt *prompt_of(const wf_job *j, size_t choice)
-{
-    return &j->params.prompts[choice / (size_t)j->params.n];
-}
-
 /* Takes what is new in the choices, by turns as far as ROWS go. Returns whether nothing is left, nor will be. */
 static bool take_all(wf_job *j, part *parts)
 {
@@ -73,7 +68,7 @@ static bool take_all(wf_job *j, part *parts)
         size_t k = (j->first_choice + i) % j->n_choices;
         wf_choice *c = &j->choices[k];
         bool news = has_news(c), full = rows >= ROWS;
-        if (news && !full && j->params.echo && !c->opened) rows += prompt_of(j, k)->len / TEXT_OF_ROW;
+        if (news && !full && j->params.echo && !c->opened) rows += wf_prompt_of(&j->params, k)->len / TEXT_OF_ROW;
         if (news && !full && !take(c, &parts[k], &rows)) j->lost = true;
         if (!full) next = (k + 1) % j->n_choices;
         ended &= c->done && (!news || parts[k].done);
