@@ -354,7 +354,7 @@ class Limits(serve.Unharmed):
 
 class SlowEngine(serve.TestCase):
     """A watchdog for requests; the reference kernels make a step slow."""
-    ARGS = ["--request-timeout", 1, "WEFT_FORCE=gemm=ref,attention=ref", "--max-num-seqs", 2]
+    ARGS = ["--request-timeout", 1, "WEFT_FORCE=gemm=ref,attention=ref", "--max-num-seqs", 2, "--max-queue", 256]
 
     def test_request_timeout(self):
         r = self.s.complete(max_tokens=500, ignore_eos=True)
@@ -368,10 +368,11 @@ class SlowEngine(serve.TestCase):
         self.s.wait(lambda: self.s.complete(max_tokens=1).status == 200, "what is short enough is answered")
 
     def test_given_up_before_its_turn(self):
-        """Streams wait while the grammars of others are compiled, for longer than they may."""
+        """Streams wait for longer than they may: both threads compile 128 grammars of some 30 ms."""
         pattern = {"type": "string", "pattern": "^[a-z]{1,40}(x|y){0,30}[0-9]{2,50}$"}
-        names = [f"p{i}" for i in range(200)]
-        ask = {**serve.GOOD, "stream": True, "n": 128, "max_tokens": 1, "guided_json": {"properties": dict.fromkeys(names, pattern), "required": names}}
+        names = [f"p{i}" for i in range(4000)]
+        ask = {**serve.GOOD, "stream": True, "n": 128, "max_tokens": 1,
+               "guided_json": {"properties": dict.fromkeys(names, pattern), "required": names}}
         replies = []
         serve.at_once(16, lambda i: replies.append(self.s.request("POST", "/v1/completions", ask)))
         self.assertLessEqual({r.status for r in replies}, {200, 503, 504})
