@@ -36,7 +36,7 @@ check() {
     for d in "$@"; do
         echo "== $d"
         log=$out/check-${d//:/-}
-        timeout 100 build-gpu/tests/golden/batch_invariance "$d" || true
+        timeout 100 build-gpu/tests/golden/batch_invariance "$d" . || true
         timeout 200 build-gpu/tests/golden/golden "$d" >"$log-golden.log" 2>&1 || grep FAILED "$log-golden.log" | head -5 | cut -c1-300
         tail -1 "$log-golden.log"
         timeout 400 build-gpu/tests/op/op_test "$d" >"$log-op.log" 2>&1 || grep -E 'FAIL|wrong' "$log-op.log" | head -5 | cut -c1-300

@@ -52,7 +52,7 @@ void wf_cl_about(wf_dev *d, enum wf_op op, int variant, wf_kernel_about *out)
 static cl_caps able_caps(const cl_caps *real)
 {
     cl_caps c = *real;
-    c.gpu = c.matrix = c.nv_mma = c.nv_wgmma = c.registers = true;
+    c.gpu = c.matrix = c.nv_mma = c.nv_wgmma = c.registers = c.copies = true;
     c.max_group = 1024;
     c.units = WF_MAX(c.units, 64u);
     c.local_bytes = 48 << 10;

@@ -144,6 +144,10 @@ typedef struct cl_launch {
     uint32_t n_args;
     /* not 0: a second launch with this many work-groups follows, its last argument 1 instead of 0 */
     uint64_t then_groups;
+    /* Its program has a kernel <family>_before or <family>_after with the same arguments, and a launch of it goes
+     * before or follows where there are work-groups for it. */
+    bool before, after;
+    uint64_t before_groups, after_groups;
     uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
     bool c3;      /* its text is OpenCL C 3.0 */
     bool library; /* CLBlast puts the call in the queue (ops/clblast_run.c), not this kernel alone */
@@ -314,7 +318,7 @@ typedef struct cl_kern {
     char id[33];   /* of its program: what its binary is kept by */
     bool library;  /* as in cl_launch: kernels of others run, too */
     cl_program program;
-    cl_kernel kernel;
+    cl_kernel kernel, before, after; /* as in cl_launch; or NULL */
 } cl_kern;
 
 /* The kernel for a launch, built on first use; configures again with smaller work-groups if this device
@@ -445,7 +449,7 @@ weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
 weft_status wf_cl_poll(wf_event *, bool *done);
 weft_status wf_cl_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 /* Puts one launch in a queue; of c only waits, signal and groups count. */
-weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);
+weft_status wf_cl_enqueue(cl_q *, const wf_call *c, const cl_kern *, const cl_launch *, const char *name);
 
 /* For commands that others than wf_cl_enqueue put in a queue: enlarges the scratch buffer to at least this many bytes;
  * makes `signal` (or NULL) stand for the command just enqueued. */

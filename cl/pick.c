@@ -59,11 +59,20 @@ static void offer_measured(offer *o)
     }
 }
 
+/* Do so many tiles, one on each unit at once, leave few units idle? */
+static bool is_even(uint64_t tiles, uint32_t units)
+{
+    enum { MANY = 6 };
+    uint64_t rest = tiles % units;
+    return !rest || rest * 8 >= units * 7ull || tiles >= MANY * (uint64_t)units;
+}
+
 /* The row of picks.def for a call. m, n, k: rows of X and of W, of an expert where there are some (all have equally
  * many), and columns; busy: experts that have rows; neutral: matrix units, by the kernels that all vendors share;
  * quantised: weights of blocks; dots: in planes, an instruction for products of bytes, and nobody wants the same bits
  * of few rows and of many; FILLED_BY: tiles of that size are enough for more than half of the device, and half full;
- * TWICE: for two on each unit. lonely: more than one chunk of attention_decode, and too few rows for the device;
+ * TWICE: for two on each unit; EVEN: in the last round as well, or that is one of many. copied: neutral, and parts of K
+ * are copied to local memory. lonely: more than one chunk of attention_decode, and too few rows for the device;
  * shared: on a part of it; full: enough blocks of 128 rows and heads for twice all of it. */
 static const char *const *names_for(const cl_dev *d, const wf_call *c)
 {
@@ -73,6 +82,7 @@ static const char *const *names_for(const cl_dev *d, const wf_call *c)
     bool grouped = c->op == WF_OP_GROUPED_GEMM,
          fragments = (grouped || c->op == WF_OP_GEMM) && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR;
     bool neutral = !fragments && open->tier >= WF_TIER_NEUTRAL && wf_cl_suits_matrix(caps, c),
+         copied = neutral && caps->copies,
          quantised = c->op == WF_OP_GEMM && wf_dtypes[c->in[WF_GEMM_W].dtype].block > 1;
     bool dots = c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout == WF_CL_PLANES && caps->dot != WF_CL_DOT_PLAIN &&
                 open->tier >= WF_TIER_DOT && !open->deterministic;
@@ -93,6 +103,7 @@ static const char *const *names_for(const cl_dev *d, const wf_call *c)
     (m > (rows) / 2 && (uint64_t)((m + (rows)-1) / (rows)) * ((n * experts + (cols)-1) / (cols)) * 2 > units)
 #define TWICE(rows, cols)                                                                                              \
     ((uint64_t)((m + (rows)-1) / (rows)) * ((n + (cols)-1) / (cols)) >= 2ull * units)
+#define EVEN(rows, cols) is_even((uint64_t)((m + (rows)-1) / (rows)) * ((n + (cols)-1) / (cols)), units)
 #define X(device, op_, where, ...)                                                                  \
     if (c->op == WF_OP_##op_ && IS_##device && (where)) {                                           \
         static const char *const names[] = {__VA_ARGS__, NULL};                                     \

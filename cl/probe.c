@@ -21,7 +21,7 @@ static weft_status timed(probe *p, uint32_t n, uint32_t launches, double *ns)
     p->l.arg[p->n_arg].u32 = n;
     uint64_t start = wf_now_ns();
     for (uint32_t i = 0; i < launches; i++)
-        WF_TRY(wf_cl_enqueue(p->d->own, &c, p->kern->kernel, &p->l, "probe"));
+        WF_TRY(wf_cl_enqueue(p->d->own, &c, p->kern, &p->l, "probe"));
     WF_TRY(wf_finish(&p->d->own->base));
     *ns = (double)(wf_now_ns() - start) / launches;
     return WEFT_OK;

@@ -117,6 +117,8 @@ void wf_cl_kernel_free(cl_dev *d, cl_kern *k)
 {
     if (!d->base.lost) { /* else it may block: leaked on purpose */
         if (k->kernel) clReleaseKernel(k->kernel);
+        if (k->before) clReleaseKernel(k->before);
+        if (k->after) clReleaseKernel(k->after);
         if (k->program) clReleaseProgram(k->program);
     }
     free(k);
@@ -150,6 +152,22 @@ void wf_cl_kernel_describe(cl_kern *k, const cl_variant *v, const cl_launch *l)
     k->library = l->library;
 }
 
+static weft_status create_kernel(const cl_kern *k, const char *family, const char *suffix, cl_kernel *out)
+{
+    char name[64];
+    cl_int err = CL_SUCCESS;
+    snprintf(name, sizeof name, "%s%s", family, suffix);
+    *out = clCreateKernel(k->program, name, &err);
+    return err == CL_SUCCESS ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "clCreateKernel: %s", wf_cl_error_name(err));
+}
+
+static weft_status create_kernels(cl_kern *k, const char *family, const cl_launch *l)
+{
+    WF_TRY(create_kernel(k, family, "", &k->kernel));
+    if (l->before) WF_TRY(create_kernel(k, family, "_before", &k->before));
+    return l->after ? create_kernel(k, family, "_after", &k->after) : WEFT_OK;
+}
+
 /* Work-items a work-group that the built kernel can have; 0 if the driver does not say. */
 static size_t kernel_limit(const cl_dev *d, cl_kernel k)
 {
@@ -171,12 +189,7 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
     wf_cl_options(&d->ref.quirks, l, options, sizeof options);
     if (st == WEFT_OK) st = get_program(d, source, options, k);
     free(source);
-    if (st == WEFT_OK) {
-        cl_int err = CL_SUCCESS;
-        k->kernel = clCreateKernel(k->program, v->family, &err);
-        if (err != CL_SUCCESS)
-            st = wf_fail(WEFT_ERR_UNSUPPORTED, "clCreateKernel: %s", wf_cl_error_name(err));
-    }
+    if (st == WEFT_OK) st = create_kernels(k, v->family, l);
     if (st != WEFT_OK) {
         if (k) wf_cl_kernel_free(d, k);
         return wf_fail_context(st, "kernel %s/%s (%s) for %s", wf_ops[v->op].name, v->name, options,

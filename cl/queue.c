@@ -412,23 +412,43 @@ static weft_status enqueue_kernel(cl_q *q, const wf_call *c, cl_kernel k, const 
     return WEFT_OK;
 }
 
-weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, const char *name)
+static weft_status set_kernel_args(const cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, const char *name)
 {
-    cl_dev *d = (cl_dev *)q->base.dev;
+    uint32_t at;
+    cl_int err = set_args(q, k, l, &at);
+    if (err == CL_SUCCESS) return WEFT_OK;
+    return wf_cl_fail((cl_dev *)q->base.dev, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);
+}
+
+/* The same kernel with its last argument 1. */
+static weft_status enqueue_again(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, const char *name,
+                                 cl_event *signal)
+{
+    const cl_uint second = 1;
+    cl_int err = clSetKernelArg(k, l->n_args - 1, sizeof second, &second);
+    if (err != CL_SUCCESS)
+        return wf_cl_fail((cl_dev *)q->base.dev, err, "clSetKernelArg(%s/%s)", wf_ops[c->op].name, name);
+    return enqueue_kernel(q, c, k, l, l->then_groups, name, NULL, 0, signal);
+}
+
+weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, const cl_kern *k, const cl_launch *l, const char *name)
+{
     cl_event list[WF_CL_MAX_WAITS], ev = NULL, *signal = c->signal ? &ev : NULL;
     cl_uint n = 0;
-    uint32_t at;
     WF_TRY(collect(q, c->waits, c->n_waits, list, &n));
     WF_TRY(grow_both(q, l->scratch, l->zeroed));
-    cl_int err = set_args(q, k, l, &at);
-    if (err != CL_SUCCESS)
-        return wf_cl_fail(d, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);
-    WF_TRY(enqueue_kernel(q, c, k, l, l->groups, name, list, n, l->then_groups ? NULL : signal));
-    if (l->then_groups) {
-        const cl_uint second = 1;
-        err = clSetKernelArg(k, l->n_args - 1, sizeof second, &second);
-        if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clSetKernelArg(%s/%s)", wf_ops[c->op].name, name);
-        WF_TRY(enqueue_kernel(q, c, k, l, l->then_groups, name, NULL, 0, signal));
+    if (l->before_groups) {
+        WF_TRY(set_kernel_args(q, c, k->before, l, name));
+        WF_TRY(enqueue_kernel(q, c, k->before, l, l->before_groups, name, list, n, NULL));
+        n = 0;
+    }
+    WF_TRY(set_kernel_args(q, c, k->kernel, l, name));
+    WF_TRY(enqueue_kernel(q, c, k->kernel, l, l->groups, name, list, n,
+                          l->then_groups || l->after_groups ? NULL : signal));
+    if (l->then_groups) WF_TRY(enqueue_again(q, c, k->kernel, l, name, signal));
+    if (l->after_groups) {
+        WF_TRY(set_kernel_args(q, c, k->after, l, name));
+        WF_TRY(enqueue_kernel(q, c, k->after, l, l->after_groups, name, NULL, 0, signal));
     }
     wf_cl_arm(c->signal, q, ev);
     return WEFT_OK;

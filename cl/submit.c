@@ -14,7 +14,7 @@ weft_status wf_cl_launch(wf_queue *queue, const wf_call *c, const wf_bound *b)
     if (d->child.pid && wf_now_ns() - d->child.used_ns > 2000000000u) wf_cl_child_stop(&d->child);
     if (l.groups == 0) return wf_cl_mark(queue, c->waits, c->n_waits, c->signal); /* no rows */
     cl_q *q = (cl_q *)queue;
-    return l.library ? wf_cl_clblast_run(q, c, b->variant) : wf_cl_enqueue(q, c, k->kernel, &l, k->variant->name);
+    return l.library ? wf_cl_clblast_run(q, c, b->variant) : wf_cl_enqueue(q, c, k, &l, k->variant->name);
 }
 
 weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)

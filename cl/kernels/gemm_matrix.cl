@@ -11,14 +11,15 @@
  *
  * Flat products: PARTS waves share each BK, 16 or more of K each; at the end their sums meet in local memory and are
  * added in the order of the parts. X is padded to the rows of the unit: 8 on Intel's, 16 on others. SHARES: work-groups
- * share the K of tiles, too (shares.clh); a second launch, `pass` 1, adds.
+ * share the K of tiles, too (shares.clh); a kernel behind it adds.
  *
- * EXPAND 1: pass 0 decodes all of W to F16 in scratch memory, once for all rows of X; pass 1 multiplies.
+ * EXPAND 1: a kernel in front decodes all of W to F16 in scratch memory, once for all rows of X.
  *
  * Knobs: BM, BN, BK, WM, WN, PARTS, LANES with (BM / WM) * (BN / WN) * PARTS * LANES = WG, WM a multiple of MMA_M, WN
  * of MMA_N, BK of 16 * PARTS; STAGES of MATRIX_STAGE_BYTES (local_bytes.clh), 2 without COPIES; W16 1: W holds F16 rows
- * aligned to 16 bytes. K is a multiple of 8, rows of X are F16 aligned to 16 bytes. Parts: matrix.clh, expand.clh,
- * tile.clh, device/copies.clh, shares.clh, epilogue.clh.
+ * aligned to 16 bytes; Y_FOURS 1: columns, strides and offsets of Y, bias and residual are multiples of four. K is a
+ * multiple of 8, rows of X are F16 aligned to 16 bytes. Parts: matrix.clh, expand.clh, tile.clh, device/copies.clh,
+ * shares.clh, epilogue.clh.
  */
 #ifndef ACT
 #define ACT 16
@@ -53,14 +54,17 @@
 #ifndef STAGES
 #define STAGES 2
 #endif
+#ifndef Y_FOURS
+#define Y_FOURS 0
+#endif
 #ifndef SHARES
 #define SHARES 0
 #endif
 #if SHARES
 #include "shares.clh"
-#define SCRATCH_ARGS , __global float *scratch, uint shares, uint pass
+#define SCRATCH_ARGS , __global uchar *scratch, uint shares
 #elif EXPAND
-#define SCRATCH_ARGS , __global uchar *scratch, uint pass
+#define SCRATCH_ARGS , __global uchar *scratch
 #else
 #define SCRATCH_ARGS
 #endif
@@ -147,6 +151,9 @@ static INLINE void end_part(const part_held *held, __local ushort *to, uint k0, 
 #endif
 }
 
+/* Bytes of W decoded to F16. */
+#define EXPANDED(N, K) (((ulong)(N) * (K) * 2 + 127) / 128 * 128)
+
 /* ---- products -------------------------------------------------------------------------------------------------- */
 
 static INLINE void clear(frag_c acc[MT][NT])
@@ -211,14 +218,8 @@ static INLINE void add_products(frag_c acc[MT][NT], __local ushort *parts, const
 }
 
 #if PARTS > 1
-#define SUMS __local
-#elif SHARES
-#define SUMS __global
-#endif
-#ifdef SUMS
-/* The sums of a wave go to its part's BM x BN in local memory, or its share's in scratch memory; wm, wn: where they
- * begin. */
-static INLINE void put_sums(SUMS float *to, frag_c acc[MT][NT], uint wm, uint wn, uint lane)
+/* The sums of a wave go to its part's BM x BN in local memory; wm, wn: where they begin. */
+static INLINE void put_sums(__local float *to, frag_c acc[MT][NT], uint wm, uint wn, uint lane)
 {
 #pragma unroll
     for (int i = 0; i < MT; i++)
@@ -228,9 +229,7 @@ static INLINE void put_sums(SUMS float *to, frag_c acc[MT][NT], uint wm, uint wn
             for (int v = 0; v < N_SUMS; v++)
                 to[(wm + i * MMA_M + C_ROW(lane, v)) * BN + wn + j * MMA_N + C_COL(lane, v)] = acc[i][j][v];
 }
-#endif
 
-#if PARTS > 1
 #if BM * BN * PARTS * 4 > STAGES * STAGE * 2
 #error the sums of the parts do not fit the tiles
 #endif
@@ -244,79 +243,101 @@ static INLINE void finish_parts(const epilogue *e, const __local float *sums, ui
     }
 }
 #else
-/* m0, n0: the first outputs of this wave. */
-static INLINE void finish_all(const epilogue *e, frag_c acc[MT][NT], uint m0, uint M, uint n0, uint N, uint lane)
+#define STRIP (WN + 4) /* floats of a row of sums, which the next one's follow in other banks */
+#if (WG / LANES) * MMA_M * STRIP * 4 > STAGES * STAGE * 2
+#error the sums of MMA_M rows of all waves do not fit the tiles
+#endif
+
+/* Four columns of a row, as many as there are. */
+static INLINE void finish_columns(const epilogue *e, uint m, uint col, uint N, float4 sum)
+{
+#if Y_FOURS
+    finish4(e, m, col, sum);
+#else
+    float one[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (uint v = 0; v < 4; v++)
+        if (col + v < N) finish(e, m, col + v, one[v]);
+#endif
+}
+
+/* A wave's sums to whole lines of Y, or of `share`, BM x BN sums in scratch memory, by way of `mine` in local memory,
+ * MMA_M rows at once. m0, n0: the first outputs of the tile. All work-items call together. */
+static INLINE void finish_all(const epilogue *e, __global float *share, frag_c acc[MT][NT], __local float *mine,
+                              uint m0, uint M, uint n0, uint N, const place *at)
 {
 #pragma unroll
-    for (int i = 0; i < MT; i++)
+    for (int i = 0; i < MT; i++) {
 #pragma unroll
         for (int j = 0; j < NT; j++)
 #pragma unroll
-            for (int v = 0; v < N_SUMS; v++) {
-                uint m = m0 + i * MMA_M + C_ROW(lane, v), col = n0 + j * MMA_N + C_COL(lane, v);
-                if (m < M && col < N) finish(e, m, col, acc[i][j][v]);
-            }
+            for (int v = 0; v < N_SUMS; v++)
+                mine[C_ROW(at->lane, v) * STRIP + j * MMA_N + C_COL(at->lane, v)] = acc[i][j][v];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint four = at->lane; four < MMA_M * WN / 4; four += LANES) {
+            const uint r = four / (WN / 4), c = four % (WN / 4) * 4, row = at->wm + i * MMA_M + r, col = at->wn + c;
+            const float4 sum = *(const __local float4 *)(mine + r * STRIP + c);
+            if (share) *(__global float4 *)(share + row * BN + col) = sum;
+            else if (m0 + row < M && n0 + col < N) finish_columns(e, m0 + row, n0 + col, N, sum);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
 }
 #endif
 
-#if EXPAND
-#ifdef W_CHUNKS
-#define UNIT 32
-typedef chunk w_unit;
-#define READ_UNIT(u, row, k) load_chunk(&(u), row, k)
-#define UNIT_EIGHT(u, i)     chunk_eight(&(u), i)
-#else
-#define UNIT 8
-typedef float8 w_unit;
-#define READ_UNIT(u, row, k) (u) = w_load8(row, k)
-#define UNIT_EIGHT(u, i)     TO_HALVES8(u)
-#endif
+#define MATRIX_ARGS                                                                                                    \
+    IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride, ulong w_row_bytes,             \
+        uint res_stride, uint y_stride SCRATCH_ARGS
+#define SUMS_AT (SCRATCH_AT + (EXPAND ? EXPANDED(N, K) : 0)) /* in scratch memory */
 
-/* All of W, UNIT neighbours at once: several are read before the first is written, for this kernel's registers leave
- * room for few work-groups, which would wait for memory one after the other. */
-static INLINE void expand_w(__global uint4 *to, const __global uchar *w, ulong row_bytes, uint N, uint K)
+#if EXPAND
+/* All of W to F16, eight neighbours at once. */
+KERNEL void gemm_matrix_before(MATRIX_ARGS)
 {
-    enum { AT_ONCE = 2 };
-    const uint n = N * (K / UNIT), each = get_global_size(0);
+    enum { AT_ONCE = 8 }; /* of a work-item, so that it waits for memory once */
+    __global uint4 *to = (__global uint4 *)(scratch + SCRATCH_AT);
+    const uint n = N * (K / 8), each = get_global_size(0);
     for (uint first = get_global_id(0); first < n; first += AT_ONCE * each) {
-        w_unit u[AT_ONCE];
+        float8 eight[AT_ONCE];
 #pragma unroll
         for (uint j = 0; j < AT_ONCE; j++) {
             const uint at = min(first + j * each, n - 1);
-            READ_UNIT(u[j], w + at / (K / UNIT) * row_bytes, at % (K / UNIT) * UNIT);
+            eight[j] = w_load8(IN_AT(uchar, w) + at / (K / 8) * w_row_bytes, at % (K / 8) * 8);
         }
 #pragma unroll
         for (uint j = 0; j < AT_ONCE; j++)
-#pragma unroll
-            for (uint i = 0; i < UNIT / 8; i++)
-                if (first + j * each < n) to[(ulong)(first + j * each) * (UNIT / 8) + i] = UNIT_EIGHT(u[j], i);
+            if (first + j * each < n) to[first + j * each] = TO_HALVES8(eight[j]);
     }
 }
 #endif
 
-KERNEL SUB_GROUP void gemm_matrix(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
-                                  uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride SCRATCH_ARGS)
+#if SHARES
+KERNEL void gemm_matrix_after(MATRIX_ARGS)
 {
-    __local ushort parts[STAGES * STAGE] __attribute__((aligned(128)));
-    const uint lid = get_local_id(0), wave = WAVE(), mine = wave % WAVES;
-    const place at = {mine / (BN / WN) * WM, mine % (BN / WN) * WN, PARTS > 1 ? wave / WAVES * PART_K : 0, LANE()};
+    const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+    const shares_t s = shares_of((__global float *)(scratch + SUMS_AT), shares, (K + BK - 1) / BK, (M + BM - 1) / BM,
+                                 (N + BN - 1) / BN);
+    add_shares(&s, &e, M, N, get_local_id(0));
+}
+#endif
+
+KERNEL SUB_GROUP void gemm_matrix(MATRIX_ARGS)
+{
+    LOCAL_HALVES(parts, STAGES * STAGE)
+    const uint lid = get_local_id(0), wave = WAVE(), of_part = wave % WAVES;
+    const place at = {of_part / (BN / WN) * WM, of_part % (BN / WN) * WN, PARTS > 1 ? wave / WAVES * PART_K : 0,
+                      LANE()};
     const uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, n_parts = (K + BK - 1) / BK;
+#if PARTS == 1
+    __local float *mine = (__local float *)parts + wave * MMA_M * STRIP;
+#endif
 #if EXPAND
-    if (pass == 0) {
-        expand_w((__global uint4 *)(scratch + SCRATCH_AT), IN_AT(uchar, w), w_row_bytes, N, K);
-        return;
-    }
     const factors f = {IN_AT(act_t, x), scratch + SCRATCH_AT, x_stride, M, N, K, 2 * (ulong)K};
 #else
     const factors f = {IN_AT(act_t, x), IN_AT(uchar, w), x_stride, M, N, K, w_row_bytes};
 #endif
 #if SHARES
-    const shares_t s = shares_of(scratch + SCRATCH_AT / 4, shares, n_parts, m_tiles, n_tiles);
-    if (pass) {
-        const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
-        add_shares(&s, &e, M, N, lid);
-        return;
-    }
+    const shares_t s = shares_of((__global float *)(scratch + SUMS_AT), shares, n_parts, m_tiles, n_tiles);
     for (uint turn = get_group_id(0); turn < m_tiles * shares; turn += get_num_groups(0)) {
         const uint m_tile = turn % m_tiles, share = turn / m_tiles, begin = share_begins(&s, share),
                    end = share_begins(&s, share + 1);
@@ -325,10 +346,9 @@ KERNEL SUB_GROUP void gemm_matrix(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), u
             frag_c acc[MT][NT];
             n = min(n_parts - p, end - step);
             add_products(acc, parts, &f, m_tile * BM, n_tile * BN, p, p + n, &at, lid);
-            if (n == n_parts) {
-                const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
-                finish_all(&e, acc, m_tile * BM + at.wm, M, n_tile * BN + at.wn, N, at.lane);
-            } else put_sums(share_sums(&s, m_tile, share, step == begin), acc, at.wm, at.wn, at.lane);
+            const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+            finish_all(&e, n == n_parts ? 0 : share_sums(&s, m_tile, share, step == begin), acc, mine, m_tile * BM, M,
+                       n_tile * BN, N, &at);
         }
     }
 #else
@@ -345,7 +365,7 @@ KERNEL SUB_GROUP void gemm_matrix(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), u
         finish_parts(&e, sums, m0, M, n0, N, lid);
         barrier(CLK_LOCAL_MEM_FENCE); /* of the next tile parts come there */
 #else
-        finish_all(&e, acc, m0 + at.wm, M, n0 + at.wn, N, at.lane);
+        finish_all(&e, 0, acc, mine, m0, M, n0, N, &at);
 #endif
     }
 #endif

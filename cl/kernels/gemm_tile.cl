@@ -67,7 +67,7 @@
 #endif
 #if SHARES
 #include "shares.clh"
-#define SHARE_ARGS , __global float *scratch, uint shares, uint pass
+#define SHARE_ARGS , __global float *scratch, uint shares
 #else
 #define SHARE_ARGS
 #endif
@@ -255,8 +255,21 @@ static INLINE void put_share(__global float *to, float acc[TM][TN], uint tx, uin
 }
 #endif
 
-KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
-                      uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride EXPERT_ARGS SHARE_ARGS)
+#define TILE_ARGS                                                                                                      \
+    IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride, ulong w_row_bytes,             \
+        uint res_stride, uint y_stride EXPERT_ARGS SHARE_ARGS
+
+#if SHARES
+KERNEL void gemm_tile_after(TILE_ARGS)
+{
+    const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+    const shares_t s = shares_of(scratch + SCRATCH_AT / 4, shares, (K + BK - 1) / BK, (M + BM - 1) / BM,
+                                 (N + BN - 1) / BN);
+    add_shares(&s, &e, M, N, get_local_id(0));
+}
+#endif
+
+KERNEL void gemm_tile(TILE_ARGS)
 {
     __local float part[BUFS * BUFFER] __attribute__((aligned(16)));
 #if PARTS > 1
@@ -276,11 +289,6 @@ KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     factors f = {IN_AT(act_t, x), IN_AT(uchar, w), x_stride, M, N, K, w_row_bytes};
 #if SHARES
     const shares_t s = shares_of(scratch + SCRATCH_AT / 4, shares, n_parts, m_tiles, n_tiles);
-    if (pass) {
-        const epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
-        add_shares(&s, &e, M, N, lid);
-        return;
-    }
     for (uint turn = get_group_id(0); turn < m_tiles * shares; turn += get_num_groups(0)) {
         const uint m_tile = turn % m_tiles, share = turn / m_tiles, begin = share_begins(&s, share),
                    end = share_begins(&s, share + 1);

@@ -55,7 +55,7 @@ static weft_status run_panel(product *p, const wf_view *from, const wf_view *bia
     wf_cl_configure_panel(&d->ref.caps, from, bias, res, to, d->var[WF_OP_GEMM][p->variant].limit, &l);
     WF_TRY(wf_cl_kernel_of(d, WF_OP_GEMM, p->variant, &l, &kern));
     if (!kern) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: no work-group is small enough for panels", d->ref.info.name);
-    return wf_cl_enqueue(p->q, &part, kern->kernel, &l, "panel");
+    return wf_cl_enqueue(p->q, &part, kern, &l, "panel");
 }
 
 /* A device that still ends its work lives on, without this variant. */

@@ -192,21 +192,26 @@ static void tile_knobs(const cl_caps *caps, const cl_variant *v, const tile_shap
     wf_cl_knob(l, "UNROLL_END", caps->gpu ? v->tile[2] : 1);
 }
 
-/* Work-groups that share the K of tiles, `each` on a unit, at most one for a step of K, and behind them those that add
- * their sums (kernels/shares.clh). The last arguments. */
-static bool share_tiles(const cl_caps *caps, const wf_call *c, const tile_shape *s, uint32_t each, cl_launch *l)
+/* Work-groups that share the K of tiles, -v->tile[4] on a unit, at most one for a step of K, and behind them those that
+ * add their sums (kernels/shares.clh), which lie `at` bytes in scratch memory. The last arguments. */
+static bool share_tiles(const cl_caps *caps, const cl_variant *v, const wf_call *c, const tile_shape *s, uint64_t at,
+                        cl_launch *l)
 {
+    enum { SHARE_PARTS = 4, MANY_ROWS = 128, FEW = 16 }; /* parts of a tile, at the end */
     uint64_t m_tiles = (c->out[WF_GEMM_Y].rows + s->bm - 1) / s->bm,
              n_tiles = (c->out[WF_GEMM_Y].cols + s->bn - 1) / s->bn,
              steps = n_tiles * ((c->in[WF_GEMM_X].cols + s->bk - 1) / s->bk),
-             n = WF_MIN((uint64_t)caps->units * each, steps),
-             bytes = SCRATCH_AT + m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
+             among = s->bm < MANY_ROWS ? 1 : WF_MAX(m_tiles, 1), /* rows of tiles that share what runs at once */
+             n = WF_MAX(WF_MIN((uint64_t)caps->units * (uint32_t)-v->tile[4] / among, steps), 1),
+             bytes;
+    if (n > n_tiles && n % n_tiles * FEW <= n) n -= n % n_tiles; /* none then has sums of two tiles */
+    bytes = at + m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
     l->groups = m_tiles * n;
-    l->then_groups = m_tiles * n_tiles * (s->bm * s->bn / 4 / l->group);
+    l->after = true;
+    l->after_groups = m_tiles * (n - 1) * SHARE_PARTS;
     wf_cl_knob(l, "SHARES", 1);
     wf_cl_arg_scratch(l, bytes);
     wf_cl_arg_u32(l, (uint32_t)n);
-    wf_cl_arg_u32(l, 0); /* the pass */
     return bytes <= caps->panels;
 }
 
@@ -224,7 +229,7 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_knob(l, "VEC", reads_vectors(c));
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + s.bm - 1) / s.bm) * ((c->out[WF_GEMM_Y].cols + s.bn - 1) / s.bn);
     if (!wf_cl_gemm_arguments(v, c, l)) return false;
-    return v->tile[4] >= 0 || share_tiles(caps, c, &s, (uint32_t)-v->tile[4], l);
+    return v->tile[4] >= 0 || share_tiles(caps, v, c, &s, SCRATCH_AT, l);
 }
 
 /* For processors: one row of X, or any number. */
@@ -329,6 +334,13 @@ bool wf_cl_rows_of_halves(const wf_view *x, uint32_t align)
     return x->dtype == WF_F16 && x->offset % align == 0 && x->stride * 2 % align == 0;
 }
 
+/* Can a work-item finish four columns at once? */
+static bool finishes_fours(const wf_call *c)
+{
+    return wf_cl_vec4_ok(&c->in[WF_GEMM_BIAS]) && wf_cl_vec4_ok(&c->in[WF_GEMM_RESIDUAL]) &&
+           wf_cl_vec4_ok(&c->out[WF_GEMM_Y]);
+}
+
 /* Long parts of K need fewer barriers (H200, M = 2048: 419 TFLOP/s with parts of 64, 397 of 32), and a third one hides
  * more of memory's latency. Registers allow eight warps a multiprocessor, which share its local memory. */
 static bool part_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t group, cl_launch *l)
@@ -361,9 +373,7 @@ bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_cal
     if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[WF_GEMM_BIAS].buf))
         return false;
     wf_cl_knob(l, "SILU", c->p.silu != 0);
-    wf_cl_knob(l, "VEC",
-               wf_cl_vec4_ok(&c->in[WF_GEMM_BIAS]) && wf_cl_vec4_ok(&c->in[WF_GEMM_RESIDUAL]) &&
-                   wf_cl_vec4_ok(&c->out[WF_GEMM_Y]));
+    wf_cl_knob(l, "VEC", finishes_fours(c));
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + bm - 1) / bm) * ((w->rows + bn - 1) / bn);
     return wf_cl_gemm_arguments(v, c, l);
 }
@@ -538,10 +548,12 @@ typedef struct matrix_shape {
     int32_t bm, bn, wm, wn, bk, parts, stages;
 } matrix_shape;
 
+enum { SHORT_K = 32 };
+
 /* Parts of K that come by way of registers leave fewer of them for sums, and are shorter. */
 static matrix_shape matrix_tile(const int32_t *t, const cl_caps *caps)
 {
-    enum { SUMS = 64, SHORT_K = 32 };
+    enum { SUMS = 64 };
     int32_t outputs = t[0] * t[1], items = caps->copies ? t[2] : WF_MAX(t[2], outputs / SUMS);
     matrix_shape s = {.bm = t[0], .bn = t[1], .bk = caps->copies ? t[3] : SHORT_K, .parts = 1};
     wave_share(outputs / (items / (int32_t)caps->lanes), t[0], &s.wm, &s.wn);
@@ -561,13 +573,22 @@ static matrix_shape matrix_flat(const int32_t *t, uint32_t lanes, const wf_view 
     return s;
 }
 
-/* Copies take no registers, so that several parts can be on their way. */
+static uint32_t matrix_group(const cl_caps *caps, const matrix_shape *s)
+{
+    return (uint32_t)(s->bm / s->wm * (s->bn / s->wn) * s->parts) * caps->lanes;
+}
+
+/* Copies take no registers, so that several parts can be on their way. Where registers leave room for few waves, these
+ * have all of a unit's local memory. */
 static matrix_shape matrix_shape_of(const cl_caps *caps, const cl_variant *v, const wf_view *w)
 {
-    enum { MOST_STAGES = 4 };
+    enum { STAGES = 3, SUMS = 128, TOGETHER = 256 };
     matrix_shape s = v->tile[4] > 0 ? matrix_flat(v->tile, caps->lanes, w) : matrix_tile(v->tile, caps);
-    int32_t room = (int32_t)caps->local_bytes / MATRIX_STAGE_BYTES(s.bm, s.bn, s.bk, caps->copies);
-    s.stages = WF_MIN(room, caps->copies ? MOST_STAGES : 2);
+    uint32_t group = matrix_group(caps, &s), room = caps->local_bytes;
+    if (caps->copies && (uint32_t)(s.bm * s.bn) >= SUMS * group) room = caps->nv_local_bytes * group / TOGETHER;
+    if (s.parts == 1 && (int32_t)room / MATRIX_STAGE_BYTES(s.bm, s.bn, s.bk, caps->copies) < STAGES) s.bk = SHORT_K;
+    s.stages = (int32_t)room / MATRIX_STAGE_BYTES(s.bm, s.bn, s.bk, caps->copies);
+    s.stages = WF_MIN(s.stages, caps->copies ? STAGES + 1 : 2);
     return s;
 }
 
@@ -595,12 +616,20 @@ bool wf_cl_suits_matrix(const cl_caps *caps, const wf_call *c)
 static bool matrix_tiles(const cl_caps *caps, const matrix_shape *s, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const wf_view *y = &c->out[WF_GEMM_Y];
-    uint32_t group = (uint32_t)(s->bm / s->wm * (s->bn / s->wn) * s->parts) * caps->lanes;
+    uint32_t group = matrix_group(caps, s);
     if (wf_cl_group(caps, group, limit) < group || s->stages < 2) return false;
     wf_cl_group_knobs(l, caps, group);
     matrix_knobs(caps, s, l);
+    wf_cl_knob(l, "Y_FOURS", finishes_fours(c));
     l->groups = (uint64_t)((y->rows + s->bm - 1) / s->bm) * (uint64_t)((y->cols + s->bn - 1) / s->bn);
     return true;
+}
+
+static bool share_matrix(const cl_caps *caps, const cl_variant *v, const matrix_shape *s, const wf_call *c, uint64_t at,
+                         cl_launch *l)
+{
+    const tile_shape tile = {(uint32_t)s->bm, (uint32_t)s->bn, (uint32_t)s->bk, 1};
+    return share_tiles(caps, v, c, &tile, at, l);
 }
 
 bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
@@ -609,9 +638,7 @@ bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_c
     const matrix_shape s = matrix_shape_of(caps, v, &c->in[WF_GEMM_W]);
     if (!matrix_tiles(caps, &s, c, limit, l)) return false;
     wf_cl_knob(l, "W16", wf_dtypes[c->in[WF_GEMM_W].dtype].block == 1);
-    if (!wf_cl_gemm_arguments(v, c, l)) return false;
-    const tile_shape tile = {(uint32_t)s.bm, (uint32_t)s.bn, (uint32_t)s.bk, 1};
-    return v->tile[4] >= 0 || share_tiles(caps, c, &tile, (uint32_t)-v->tile[4], l);
+    return wf_cl_gemm_arguments(v, c, l) && (v->tile[4] >= 0 || share_matrix(caps, v, &s, c, SCRATCH_AT, l));
 }
 
 /* The same with all of W decoded to scratch memory first, for many rows of X. */
@@ -626,10 +653,10 @@ bool wf_cl_configure_matrix_expand(const cl_caps *caps, const cl_variant *v, con
     if (!matrix_tiles(caps, &s, c, limit, l)) return false;
     wf_cl_knob(l, "W16", 1);
     wf_cl_knob(l, "EXPAND", 1);
-    l->then_groups = l->groups;
-    if (l->groups) wf_cl_items(l, ((uint64_t)w->rows * w->cols + EACH - 1) / EACH);
-    bool fits = wf_cl_gemm_arguments(v, c, l);
+    if (!wf_cl_gemm_arguments(v, c, l)) return false;
+    l->before = true;
+    l->before_groups = l->groups ? ((uint64_t)w->rows * w->cols / EACH + l->group - 1) / l->group : 0;
+    if (v->tile[4] < 0) return share_matrix(caps, v, &s, c, WF_UP(bytes, 128), l);
     wf_cl_arg_scratch(l, bytes);
-    wf_cl_arg_u32(l, 0); /* the pass */
-    return fits;
+    return true;
 }

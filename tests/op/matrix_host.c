@@ -25,18 +25,18 @@ static uint8_t layout_of(size_t format) { return format + 1 == WF_LEN(formats) ?
 typedef void kernel_fn(const void *x, uint64_t, const void *w, uint64_t, const void *bias, uint64_t, const void *res,
                        uint64_t, void *y, uint64_t, uint32_t half, uint32_t M, uint32_t N, uint32_t K,
                        uint32_t x_stride, uint64_t w_row_bytes, uint32_t res_stride, uint32_t y_stride, void *scratch,
-                       uint32_t a, uint32_t b);
+                       uint32_t shares);
 
 static kernel_fn *kernel;
 static wf_check *problem;
 static uint8_t *result;
 static wf_view weights; /* as the kernel gets them, at: */
 static void *packed;
-/* What kernels with two launches take more: scratch memory, then their last arguments, of which the last is the
- * launch's number. Others leave them on the stack. */
+/* What kernels that need scratch memory take more: that, and the number of shares where there are any. Others leave
+ * them on the stack. */
 static void *scratch;
+static uint32_t shares;
 static bool zeros_written; /* of its first bytes, on which others count */
-static uint32_t last[2];
 
 static void call_kernel(void)
 {
@@ -45,25 +45,26 @@ static void call_kernel(void)
     const wf_check_operand *res = &p->in[WF_GEMM_RESIDUAL], *y = &p->out[WF_GEMM_Y];
     kernel(x->data, 0, packed, 0, bias->data, bias->data ? 0 : UINT64_MAX, res->data, res->data ? 0 : UINT64_MAX,
            result, 0, y->view.dtype == WF_F16, y->view.rows, y->view.cols, x->view.cols, x->view.stride,
-           wf_cl_row_bytes(&weights), res->view.stride, y->view.stride, scratch, last[0], last[1]);
+           wf_cl_row_bytes(&weights), res->view.stride, y->view.stride, scratch, shares);
 }
 
-/* Both launches of l, if there are two. groups: work-groups of one that is alone; 0: as l says. */
-static void launch(const cl_launch *l, uint32_t groups)
+/* All launches of l. groups: work-groups of one without scratch memory; 0: as l says. */
+static void launch(const char *path, const cl_launch *l, uint32_t groups)
 {
-    if (!l->then_groups) {
-        host_groups(l->group, groups ? groups : (uint32_t)l->groups, call_kernel);
-        return;
+    kernel_fn *product = kernel;
+    if (l->scratch) {
+        scratch = aligned_alloc(128, WF_UP(l->scratch, 128));
+        memset(scratch, 0, WF_CL_ZEROED);
+        shares = l->after ? l->arg[l->n_args - 1].u32 : 0;
     }
-    uint32_t before = l->arg[l->n_args - 2].size == 4, *pass = &last[before];
-    last[0] = before ? l->arg[l->n_args - 2].u32 : 0;
-    scratch = aligned_alloc(128, WF_UP(l->scratch, 128));
-    memset(scratch, 0, WF_CL_ZEROED);
-    *pass = 0;
-    host_groups(l->group, (uint32_t)l->groups, call_kernel);
-    *pass = 1;
-    host_groups(l->group, (uint32_t)l->then_groups, call_kernel);
-    for (uint32_t i = 0; i < WF_CL_ZEROED; i++) zeros_written |= ((uint8_t *)scratch)[i] != 0;
+    if (l->before && (*(void **)&kernel = kernel_in(path, "gemm_matrix_before")))
+        host_groups(l->group, (uint32_t)l->before_groups, call_kernel);
+    kernel = product;
+    host_groups(l->group, groups && !l->scratch ? groups : (uint32_t)l->groups, call_kernel);
+    if (l->after_groups && (*(void **)&kernel = kernel_in(path, "gemm_matrix_after")))
+        host_groups(l->group, (uint32_t)l->after_groups, call_kernel);
+    kernel = product;
+    for (uint32_t i = 0; l->scratch && i < WF_CL_ZEROED; i++) zeros_written |= ((uint8_t *)scratch)[i] != 0;
     free(scratch);
     scratch = NULL;
 }
@@ -88,13 +89,14 @@ static void pack_weights(uint8_t layout)
     if (layout) wf_cl_weight_pack(NULL, layout, w->view.dtype, w->view.rows, w->view.cols, w->data, packed);
 }
 
-static bool run_case(wf_dev *ref, const wf_case *c, uint8_t layout, const cl_launch *l, uint32_t groups)
+static bool run_case(wf_dev *ref, const char *path, const wf_case *c, uint8_t layout, const cl_launch *l,
+                     uint32_t groups)
 {
     if (wf_check_new(ref, c, &problem)) return false;
     pack_weights(layout);
     result = malloc(problem->out[WF_GEMM_Y].bytes);
     memset(result, 0xFF, problem->out[WF_GEMM_Y].bytes);
-    launch(l, groups);
+    launch(path, l, groups);
     host_run host = host_result();
     wf_check_result r = judged(problem, WF_GEMM_Y, result);
     char text[160];
@@ -121,6 +123,10 @@ static const struct program {
                 {"matrix64", "matrix64", 0, 4},
                 {"matrix64_wide", "matrix64_wide", 0, 4},
                 {"matrix128", "matrix128", 0, 4},
+                {"matrix128_fours", "matrix128", 1, 2},
+                {"matrix256", "matrix256", 0, 4},
+                {"matrix256_shares", "matrix256_shares", 0, 4},
+                {"matrix256_expand_shares", "matrix256_expand_shares", 0, 4},
                 {"matrix128_expand", "matrix128_expand", 0, 4}};
 
 static const struct program *program_named(const char *name)
@@ -140,7 +146,7 @@ static bool configure(const unit *u, const char *variant, size_t f, uint32_t tur
     wf_view x = {.rows = c.m, .cols = c.k, .stride = c.k + c.pad, .dtype = WF_F16};
     wf_view w = {.rows = c.n, .cols = c.k, .stride = c.k + (wf_dtypes[format].block > 1 ? 0 : c.pad), .dtype = format,
                  .layout = layout_of(f)};
-    wf_view y = {.rows = c.m, .cols = c.n, .stride = c.n + c.pad, .dtype = c.out};
+    wf_view y = {.buf = (wf_buf *)l, .rows = c.m, .cols = c.n, .stride = c.n + c.pad, .dtype = c.out}; /* any buffer */
     wf_call call = {.op = WF_OP_GEMM, .in = {x, w}, .out = {y}};
     if (!v) return false;
     *l = (cl_launch){0};
@@ -179,7 +185,7 @@ static int run(const char *path, const char *unit_name, const char *program, con
     for (uint32_t turn = p->first; turn < p->first + p->n; turn++) {
         cl_launch l;
         wf_case c = case_of(format_ids[f], turn);
-        ok = configure(u, p->variant, f, turn, &l) && run_case(ref, &c, layout_of(f), &l, turn == 2 ? 1 : 0) && ok;
+        ok = configure(u, p->variant, f, turn, &l) && run_case(ref, path, &c, layout_of(f), &l, turn == 2 ? 1 : 0) && ok;
     }
     host_end();
     wf_dev_close(ref);

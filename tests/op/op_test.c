@@ -332,7 +332,8 @@ static bool must_run(const session *s, const wf_case *c)
     bool act_in = !(op->in[0].what & WF_OPERAND_ACT) || c->in == s->dev->act;
     bool act_out = !(op->out[0].what & WF_OPERAND_ACT) || c->out == s->dev->act || c->op == WF_OP_GEMM;
     bool fused = c->norm || c->p.silu || c->p.rope; /* what no kernel can do whole is done in parts */
-    return act_in && act_out && !s->variant && !fused;
+    bool paired = c->op == WF_OP_ROPE_KV && c->p.neox && s->dev->adjacent_pairs; /* rows are loaded in another order */
+    return act_in && act_out && !s->variant && !fused && !paired;
 }
 
 /* Windows that hide nothing leave each bit as it is without windows. */

@@ -22,7 +22,9 @@ static inline bool device_named(const char *want, char id[24], bool *once)
     struct weft_device_info list[16];
     size_t n = weft_devices(list, 16);
     for (size_t i = 0; i < n && i < 16; i++) {
-        if (strcmp(list[i].id, want) && (strcmp(want, "opencl") || strncmp(list[i].id, "opencl:", 7))) continue;
+        bool fits = !strcmp(list[i].id, want) || (!strcmp(want, "gpu") && list[i].type == WEFT_DEVICE_GPU) ||
+                    (!strcmp(want, "opencl") && !strncmp(list[i].id, "opencl:", 7));
+        if (!fits) continue;
         memcpy(id, list[i].id, 24);
         *once = build_once(&list[i]);
         return true;

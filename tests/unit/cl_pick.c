@@ -45,8 +45,8 @@ static cl_dev *with_matrix_units(uint32_t local_kib, uint32_t max_group)
 {
     cl_dev *d = (cl_dev *)device(false, WF_TIER_NEUTRAL);
     d->ref.caps = (cl_caps){.gpu = true, .copies = local_kib == 48, .lanes = 32, .max_group = max_group, .units = 132,
-                            .local_bytes = local_kib << 10, .panels = 512 << 20, .expanded = 512 << 20,
-                            .registers = true, .tier = WF_TIER_NEUTRAL};
+                            .local_bytes = local_kib << 10, .nv_local_bytes = 227 << 10, .panels = 512 << 20,
+                            .expanded = 512 << 20, .registers = true, .tier = WF_TIER_NEUTRAL};
     return d;
 }
 
@@ -69,10 +69,11 @@ static void any_matrix_units(void **state)
                    {64, 4096, 4096, "matrix64_narrow", "matrix64_shares"},
                    {64, 28672, 4096, "matrix64", "matrix64_shares"},
                    {64, 4096, 14336, "matrix64_shares", "matrix64_shares"},
-                   {256, 4096, 4096, "matrix64", "matrix64"},
+                   {128, 4096, 14336, "matrix256_shares", "matrix64"},
+                   {256, 4096, 4096, "matrix64", "matrix256_expand_shares"},
                    {512, 1024, 4096, "matrix64", "matrix64"},
-                   {512, 4096, 4096, "matrix64_wide", "matrix128_expand"},
-                   {2048, 28672, 4096, "matrix128", "matrix128_expand"}};
+                   {512, 4096, 4096, "matrix256_shares", "matrix256_expand_shares"},
+                   {2048, 28672, 4096, "matrix256", "matrix256_expand"}};
     static const uint32_t local_kib[] = {48, 64, 32}, groups[] = {1024, 256, 256};
     for (size_t i = 0; i < WF_LEN(fastest); i++) {
         const uint32_t m = fastest[i].m, n = fastest[i].n, k = fastest[i].k;
