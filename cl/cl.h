@@ -448,7 +448,7 @@ weft_status wf_cl_flush(wf_queue *);
 weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
 weft_status wf_cl_poll(wf_event *, bool *done);
 weft_status wf_cl_event_times(wf_event *, uint64_t *begin, uint64_t *end);
-/* Puts one launch in a queue; of c only waits, signal and groups count. */
+/* Puts the launches of a call in a queue; of c only waits, signal, started and groups count. */
 weft_status wf_cl_enqueue(cl_q *, const wf_call *c, const cl_kern *, const cl_launch *, const char *name);
 
 /* For commands that others than wf_cl_enqueue put in a queue: enlarges the scratch buffer to at least this many bytes;

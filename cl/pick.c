@@ -71,9 +71,10 @@ static bool is_even(uint64_t tiles, uint32_t units)
  * many), and columns; busy: experts that have rows; neutral: matrix units, by the kernels that all vendors share;
  * quantised: weights of blocks; dots: in planes, an instruction for products of bytes, and nobody wants the same bits
  * of few rows and of many; FILLED_BY: tiles of that size are enough for more than half of the device, and half full;
- * TWICE: for two on each unit; EVEN: in the last round as well, or that is one of many. copied: neutral, and parts of K
- * are copied to local memory. lonely: more than one chunk of attention_decode, and too few rows for the device;
- * shared: on a part of it; full: enough blocks of 128 rows and heads for twice all of it. */
+ * TWICE: for two on each unit; EVEN: in the last round as well, or that is one of many; SHARED: so that as many
+ * work-groups for each row of tiles fill the device. copied: neutral, and parts of K are copied to local memory.
+ * lonely: more than one chunk of attention_decode, and too few rows for the device; shared: on a part of it; full:
+ * enough blocks of 128 rows and heads for twice all of it. */
 static const char *const *names_for(const cl_dev *d, const wf_call *c)
 {
     static const char *const any[] = {"group", "naive", NULL};
@@ -104,6 +105,7 @@ static const char *const *names_for(const cl_dev *d, const wf_call *c)
 #define TWICE(rows, cols)                                                                                              \
     ((uint64_t)((m + (rows)-1) / (rows)) * ((n + (cols)-1) / (cols)) >= 2ull * units)
 #define EVEN(rows, cols) is_even((uint64_t)((m + (rows)-1) / (rows)) * ((n + (cols)-1) / (cols)), units)
+#define SHARED(rows) (units / ((m + (rows)-1) / (rows)) * ((m + (rows)-1) / (rows)) * 8 >= units * 7)
 #define X(device, op_, where, ...)                                                                  \
     if (c->op == WF_OP_##op_ && IS_##device && (where)) {                                           \
         static const char *const names[] = {__VA_ARGS__, NULL};                                     \

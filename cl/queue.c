@@ -433,18 +433,21 @@ static weft_status enqueue_again(cl_q *q, const wf_call *c, cl_kernel k, const c
 
 weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, const cl_kern *k, const cl_launch *l, const char *name)
 {
-    cl_event list[WF_CL_MAX_WAITS], ev = NULL, *signal = c->signal ? &ev : NULL;
+    cl_event list[WF_CL_MAX_WAITS], ev = NULL, begun = NULL, *signal = c->signal ? &ev : NULL;
+    cl_event *started = c->started ? &begun : NULL;
+    const bool more = l->then_groups || l->after_groups;
     cl_uint n = 0;
     WF_TRY(collect(q, c->waits, c->n_waits, list, &n));
     WF_TRY(grow_both(q, l->scratch, l->zeroed));
     if (l->before_groups) {
         WF_TRY(set_kernel_args(q, c, k->before, l, name));
-        WF_TRY(enqueue_kernel(q, c, k->before, l, l->before_groups, name, list, n, NULL));
-        n = 0;
+        WF_TRY(enqueue_kernel(q, c, k->before, l, l->before_groups, name, list, n, started));
+        if (started) wf_cl_arm(c->started, q, begun);
+        started = NULL, n = 0;
     }
     WF_TRY(set_kernel_args(q, c, k->kernel, l, name));
-    WF_TRY(enqueue_kernel(q, c, k->kernel, l, l->groups, name, list, n,
-                          l->then_groups || l->after_groups ? NULL : signal));
+    WF_TRY(enqueue_kernel(q, c, k->kernel, l, l->groups, name, list, n, more ? started : signal));
+    if (more && started) wf_cl_arm(c->started, q, begun);
     if (l->then_groups) WF_TRY(enqueue_again(q, c, k->kernel, l, name, signal));
     if (l->after_groups) {
         WF_TRY(set_kernel_args(q, c, k->after, l, name));

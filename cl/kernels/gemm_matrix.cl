@@ -243,8 +243,8 @@ static INLINE void finish_parts(const epilogue *e, const __local float *sums, ui
     }
 }
 #else
-#define STRIP (WN + 4) /* floats of a row of sums, which the next one's follow in other banks */
-#if (WG / LANES) * MMA_M * STRIP * 4 > STAGES * STAGE * 2
+#define STRIP MATRIX_STRIP(WN)
+#if MATRIX_STRIPS_BYTES(WG / LANES, MMA_M, WN) > STAGES * STAGE * 2
 #error the sums of MMA_M rows of all waves do not fit the tiles
 #endif
 

@@ -204,7 +204,7 @@ static bool share_tiles(const cl_caps *caps, const cl_variant *v, const wf_call 
              among = s->bm < MANY_ROWS ? 1 : WF_MAX(m_tiles, 1), /* rows of tiles that share what runs at once */
              n = WF_MAX(WF_MIN((uint64_t)caps->units * (uint32_t)-v->tile[4] / among, steps), 1),
              bytes;
-    if (n > n_tiles && n % n_tiles * FEW <= n) n -= n % n_tiles; /* none then has sums of two tiles */
+    if (n > n_tiles && n % n_tiles * FEW <= n) n -= n % n_tiles; /* fewer then have sums of two tiles */
     bytes = at + m_tiles * n * 2 * s->bm * s->bn * sizeof(float);
     l->groups = m_tiles * n;
     l->after = true;
@@ -616,8 +616,10 @@ bool wf_cl_suits_matrix(const cl_caps *caps, const wf_call *c)
 static bool matrix_tiles(const cl_caps *caps, const matrix_shape *s, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const wf_view *y = &c->out[WF_GEMM_Y];
-    uint32_t group = matrix_group(caps, s);
+    uint32_t group = matrix_group(caps, s), waves = group / caps->lanes, unit_rows = caps->lanes >= 32 ? 16 : 8;
+    int32_t room = s->stages * MATRIX_STAGE_BYTES(s->bm, s->bn, s->bk, caps->copies);
     if (wf_cl_group(caps, group, limit) < group || s->stages < 2) return false;
+    if (s->parts == 1 && MATRIX_STRIPS_BYTES(waves, unit_rows, (uint32_t)s->wn) > (uint32_t)room) return false;
     wf_cl_group_knobs(l, caps, group);
     matrix_knobs(caps, s, l);
     wf_cl_knob(l, "Y_FOURS", finishes_fours(c));
@@ -655,7 +657,7 @@ bool wf_cl_configure_matrix_expand(const cl_caps *caps, const cl_variant *v, con
     wf_cl_knob(l, "EXPAND", 1);
     if (!wf_cl_gemm_arguments(v, c, l)) return false;
     l->before = true;
-    l->before_groups = l->groups ? ((uint64_t)w->rows * w->cols / EACH + l->group - 1) / l->group : 0;
+    l->before_groups = l->groups ? ((uint64_t)w->rows * w->cols + EACH * l->group - 1) / (EACH * l->group) : 0;
     if (v->tile[4] < 0) return share_matrix(caps, v, &s, c, WF_UP(bytes, 128), l);
     wf_cl_arg_scratch(l, bytes);
     return true;

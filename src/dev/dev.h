@@ -177,8 +177,8 @@ typedef struct wf_call {
     wf_event *const *waits;
     uint32_t n_waits;
     wf_event *signal; /* or NULL; re-armed at submission: complete when this call is */
-    /* Or NULL; else signalled by the first of several kernels that a call runs as: where the front decomposes a fused
-     * call. Where it is one kernel, the event is left as it was. */
+    /* Or NULL; else signalled by the first of several kernels that a call runs as, where the front decomposes a fused
+     * call or a variant has several. Where it is one kernel, the event is left as it was. */
     wf_event *started;
 } wf_call;
 

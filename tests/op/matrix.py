@@ -151,7 +151,7 @@ def main():
         print(f"skipped: {CLANG} is missing (setup.sh installs it)")
         return 77
     # Each format twice, each tile with F16.
-    products = part.mine("cl", (p for p in programs(gemm) if p.of == "F16" or p.name in ("matrix64", "matrix128_expand")
+    products = part.mine("cl", (p for p in programs(gemm) if p.of == "F16" or p.name in ("matrix64", "matrix128_expand", "matrix256_expand_shares")
                                 and (p.unit != PLAYED or p.of in DECODED)))
     rows = programs(attention)
     units = part.mine("cl", sorted({p.unit for p in rows}))  # variants of one unit are compared with each other

@@ -139,7 +139,8 @@ static const struct program *program_named(const char *name)
 static bool configure(const unit *u, const char *variant, size_t f, uint32_t turn, cl_launch *l)
 {
     cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true, .copies = u->copies,
-                    .panels = 64 << 20, .expanded = 64 << 20, .units = 4, .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
+                    .nv_local_bytes = 227 << 10, .panels = 64 << 20, .expanded = 64 << 20, .units = 4,
+                    .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
     const cl_variant *v = variant_named(WF_OP_GEMM, variant);
     const uint8_t format = format_ids[f];
     wf_case c = case_of(format, turn);
@@ -156,17 +157,21 @@ static bool configure(const unit *u, const char *variant, size_t f, uint32_t tur
 static int print_knobs(void)
 {
     cl_launch l;
+    bool shown[WF_LEN(programs)] = {false};
     for (unsigned u = 0; u < n_host_units; u++) {
         if (host_units[u].takes_nan) continue; /* not of gemm_matrix.cl */
         for (size_t v = 0; v < WF_LEN(programs); v++) {
             for (size_t f = 0; f < WF_LEN(formats); f++) {
                 if (!configure(&host_units[u], programs[v].variant, f, programs[v].first, &l)) continue;
+                shown[v] = true;
                 printf("%s gemm_matrix %s %s %s", host_units[u].name, programs[v].name, formats[f],
                        host_units[u].macros);
                 print_options(&l);
             }
         }
     }
+    for (size_t v = 0; v < WF_LEN(programs); v++)
+        if (!shown[v]) return fprintf(stderr, "%s suits no unit\n", programs[v].name), 1;
     return 0;
 }
 
@@ -185,7 +190,7 @@ static int run(const char *path, const char *unit_name, const char *program, con
     for (uint32_t turn = p->first; turn < p->first + p->n; turn++) {
         cl_launch l;
         wf_case c = case_of(format_ids[f], turn);
-        ok = configure(u, p->variant, f, turn, &l) && run_case(ref, path, &c, layout_of(f), &l, turn == 2 ? 1 : 0) && ok;
+        ok = configure(u, p->variant, f, turn, &l) && run_case(ref, path, &c, layout_of(f), &l, turn == 2) && ok;
     }
     host_end();
     wf_dev_close(ref);
