@@ -434,10 +434,11 @@ static void forgotten(void **state)
     assert_int_equal(count_good(&p, 4), 2);
 }
 
-static atomic_bool hangs, fails;
+static atomic_bool hangs, fails, is_hung;
 
 static void hang(void)
 {
+    atomic_store(&is_hung, atomic_load(&hangs));
     while (atomic_load(&hangs)) wf_sleep_ns(100000);
 }
 
@@ -527,7 +528,7 @@ static void closing_while_it_hangs(void **state)
     put_some(2);
     p.io = &hung;
     wf_disk *d = open_disk(&p), *next = NULL;
-    atomic_store(&hangs, true);
+    atomic_store(&is_hung, false), atomic_store(&hangs, true);
     for (int32_t i = 0; i < 2; i++) {
         wf_key key = key_of(i, tokens);
         assert_true(wf_disk_read(d, wf_store_find(wf_disk_store(d), &key, tokens, 0), data, i));
@@ -535,6 +536,7 @@ static void closing_while_it_hangs(void **state)
         fill(2 + i, data);
         assert_true(wf_disk_write(d, &key, tokens, 0, data, 2 + i));
     }
+    while (!atomic_load(&is_hung)) wf_sleep_ns(100000);
     wf_disk_close(d, 2000000);
     memset(data, 0x77, BYTES), memcpy(others, data, BYTES);
     assert_error(wf_disk_open(&p, &next), WEFT_ERR_ARG, "that hangs");
