@@ -13,7 +13,7 @@
  * SILU: Y = silu(gate) * up. Half of the blocks of a warp are gate, and half the same of up, so that a lane has both.
  *
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG; WM a multiple of 16, WN 16, 32, 64 or 128. PK 32 or 64,
- * of which K is a multiple. STAGES from 2 on. VEC 1: columns, strides and offsets of what is added and written are
+ * of which K is a multiple. STAGES from 2 on. Y_FOURS 1: columns, strides and offsets of what is added and written are
  * multiples of four. Rows of X are F16 aligned to 16 bytes. With SILU WN is 32 or more, the rows of W are a multiple of
  * 32, and nothing is added. With quantised weights PK is 64. GROUPED 1: experts_many.clh; the rows of an expert are a
  * multiple of 16, and X has less than 2^31 elements. Parts: mma.clh, fragments.clh, epilogue.clh, experts_many.clh.
@@ -32,7 +32,7 @@
 #define WN 64
 #define PK 64
 #define STAGES 3
-#define VEC 1
+#define Y_FOURS 1
 #endif
 
 #ifndef SILU
@@ -210,19 +210,6 @@ static INLINE void store_rows(uint to, float acc[A_TILES][B_TILES][4], int j, ui
             uint m = v / 4 * 8 + (lane & 3) * 2 + v % 2, n = r * 16 + (lane >> 2) + v % 4 / 2 * 8;
             STORE_LOCAL(to + m * PITCH + n * 4, as_uint(acc[r][j + v / 4][v % 4]));
         }
-}
-
-/* Four columns of a row, as many as there are. */
-static INLINE void finish_columns(const epilogue *e, uint m, uint col, uint N, float4 sum OF_ROWS)
-{
-#if VEC
-    FINISH4(e, m, col, sum);
-#else
-    float one[4] = {sum.x, sum.y, sum.z, sum.w};
-#pragma unroll
-    for (uint v = 0; v < 4; v++)
-        if (col + v < N) FINISH(e, m, col + v, one[v]);
-#endif
 }
 
 /* A warp's sums to whole lines of Y by way of `mine` in local memory; m0, n0: its first outputs. */

@@ -54,9 +54,6 @@
 #ifndef STAGES
 #define STAGES 2
 #endif
-#ifndef Y_FOURS
-#define Y_FOURS 0
-#endif
 #ifndef SHARES
 #define SHARES 0
 #endif
@@ -150,9 +147,6 @@ static INLINE void end_part(const part_held *held, __local ushort *to, uint k0, 
     keep_w(to, held->w, k0, K, lid);
 #endif
 }
-
-/* Bytes of W decoded to F16. */
-#define EXPANDED(N, K) (((ulong)(N) * (K) * 2 + 127) / 128 * 128)
 
 /* ---- products -------------------------------------------------------------------------------------------------- */
 
@@ -248,19 +242,6 @@ static INLINE void finish_parts(const epilogue *e, const __local float *sums, ui
 #error the sums of MMA_M rows of all waves do not fit the tiles
 #endif
 
-/* Four columns of a row, as many as there are. */
-static INLINE void finish_columns(const epilogue *e, uint m, uint col, uint N, float4 sum)
-{
-#if Y_FOURS
-    finish4(e, m, col, sum);
-#else
-    float one[4] = {sum.x, sum.y, sum.z, sum.w};
-#pragma unroll
-    for (uint v = 0; v < 4; v++)
-        if (col + v < N) finish(e, m, col + v, one[v]);
-#endif
-}
-
 /* A wave's sums to whole lines of Y, or of `share`, BM x BN sums in scratch memory, by way of `mine` in local memory,
  * MMA_M rows at once. m0, n0: the first outputs of the tile. All work-items call together. */
 static INLINE void finish_all(const epilogue *e, __global float *share, frag_c acc[MT][NT], __local float *mine,
@@ -288,7 +269,8 @@ static INLINE void finish_all(const epilogue *e, __global float *share, frag_c a
 #define MATRIX_ARGS                                                                                                    \
     IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride, ulong w_row_bytes,             \
         uint res_stride, uint y_stride SCRATCH_ARGS
-#define SUMS_AT (SCRATCH_AT + (EXPAND ? EXPANDED(N, K) : 0)) /* in scratch memory */
+/* In scratch memory, behind W. */
+#define SUMS_AT (SCRATCH_AT + (EXPAND ? ((ulong)N * K * 2 + 127) / 128 * 128 : 0))
 
 #if EXPAND
 /* All of W to F16, eight neighbours at once. */

@@ -373,7 +373,7 @@ bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_cal
     if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[WF_GEMM_BIAS].buf))
         return false;
     wf_cl_knob(l, "SILU", c->p.silu != 0);
-    wf_cl_knob(l, "VEC", finishes_fours(c));
+    wf_cl_knob(l, "Y_FOURS", finishes_fours(c));
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + bm - 1) / bm) * ((w->rows + bn - 1) / bn);
     return wf_cl_gemm_arguments(v, c, l);
 }
