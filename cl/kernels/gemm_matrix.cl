@@ -42,6 +42,7 @@
 #define EXPAND_CHUNKS
 #include "expand.clh"
 #include "epilogue.clh"
+#include "experts_many.clh"
 #ifndef BN
 #define BN 64
 #define WM 32

@@ -37,6 +37,7 @@
 #include "quant/f16.clh"
 #include "expand.clh"
 #include "epilogue.clh"
+#include "experts_many.clh"
 #ifndef BM
 #define BM 64
 #define BN 64
