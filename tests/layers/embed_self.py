@@ -45,6 +45,14 @@ class Embed(unittest.TestCase):
         self.assertIn("deep/part.clh includes deep/other.clh", r.stderr)
         self.assertFalse((self.top / "out.c").exists())
 
+    def test_what_a_condition_hides_fails(self):
+        self.put("deep/part.clh", '#ifndef WF_PART\n#include "common.clh"\n#endif\n')
+        self.put("one.cl", '#if SOME\n#include "deep/part.clh"\n#endif\n#include "common.clh"\n')
+        r = self.embed()
+        self.assertEqual(r.stderr, "one.cl: the first #include of common.clh stands in an #if: include it above\n")
+        self.put("one.cl", '#include "common.clh"\n#if SOME\n#include "deep/part.clh"\n#endif\n')
+        self.assertEqual(self.embed().stderr, "")
+
     def test_depfile(self):
         self.embed()
         out, read = (self.top / "out.d").read_text().split(": ")
