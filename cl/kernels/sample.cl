@@ -109,9 +109,12 @@ void sweep_adjust(const __global float *x, __global float *z, uint K, bool newes
     }
 }
 
-void sweep_largest(const __global float *z, uint K, found *f)
+void sweep_largest(__global float *z, uint K, const __global uint *allowed, int first, found *f)
 {
-    for (uint k = get_local_id(0); k < K; k += WG) keep(f, z[k], k);
+    for (uint k = get_local_id(0); k < K; k += WG) {
+        if (first >= 0 && !(allowed[(uint)first + k / 32] >> k % 32 & 1)) z[k] = -2e30f;
+        keep(f, z[k], k);
+    }
 }
 
 void sweep_from(const __global float *z, uint K, uint key, float top, bool weights, found *f)
@@ -210,12 +213,13 @@ void find_run(row_state *s, const __local float *sums)
     s->sweep = PICK;
 }
 
-void advance(row_state *s, const found *f, uint K, bool adjusts, const __local float *sums)
+void advance(row_state *s, const found *f, uint K, bool adjusts, bool forbids, const __local float *sums)
 {
     switch (s->sweep) {
     case FIRST:
         if (f->best == INFINITY) s->column = -1 - f->at, s->sweep = DONE;
         else if (adjusts) s->sweep = NEWEST;
+        else if (forbids) s->sweep = LARGEST;
         else start_cuts(s, f, K); /* z is x */
         break;
     case NEWEST: s->sweep = ADJUST; break;
@@ -250,8 +254,8 @@ uint from_key(const row_state *s)
 
 /* ---- a row ------------------------------------------------------------------------------------------------------- */
 
-KERNEL void sample(IN(x), IN(params), IN(key), IN(tokens), IN(ids), IN(adjust), OUT(y), OUT(z), uint M, uint K,
-                   uint x_stride, uint z_stride)
+KERNEL void sample(IN(x), IN(params), IN(key), IN(tokens), IN(ids), IN(adjust), IN(allowed), OUT(y), OUT(z),
+                   uint M, uint K, uint x_stride, uint z_stride)
 {
     __local uint counts[WG], places[WG], ties[WG]; /* reduced; ties of each run */
     __local float totals[WG], bests[WG], sums[WG]; /* reduced; sums of each run */
@@ -259,7 +263,7 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(tokens), IN(ids), IN(adjust), 
     uint lid = get_local_id(0);
     for (uint m = get_group_id(0); m < M; m += get_num_groups(0)) {
         const __global float *x = IN_AT(float, x) + (ulong)m * x_stride, *params = IN_AT(float, params) + 3 * m;
-        const __global uint *key = IN_AT(uint, key) + 7 * m;
+        const __global uint *key = IN_AT(uint, key) + 8 * m;
         __global float *z = OUT_AT(float, z) + (ulong)m * z_stride;
         row_state s;
         s.sweep = FIRST, s.temperature = params[0], s.top_p = params[1], s.min_p = params[2], s.top_k = key[0];
@@ -276,7 +280,7 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(tokens), IN(ids), IN(adjust), 
             else if (s.sweep == NEWEST || s.sweep == ADJUST)
                 sweep_adjust(x, z, K, s.sweep == NEWEST, (int)key[5], (int)key[6], IN_AT(int, ids),
                              IN_AT(float, adjust), IN_AT(int, tokens));
-            else if (s.sweep == LARGEST) sweep_largest(z, K, &f);
+            else if (s.sweep == LARGEST) sweep_largest(z, K, IN_AT(uint, allowed), (int)key[7], &f);
             else if (s.sweep >= TIES) sweep_run(z, K, &s, tie, &f);
             else sweep_from(z, K, from_key(&s), s.top, s.sweep >= ABOVE, &f);
             if (s.sweep == TIES) ties[lid] = f.count;
@@ -294,7 +298,7 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(tokens), IN(ids), IN(adjust), 
             }
             if (lid == 0) {
                 f.count = counts[0], f.sum = totals[0];
-                advance(&s, &f, K, key[5] < key[6], sums);
+                advance(&s, &f, K, key[5] < key[6], (int)key[7] >= 0, sums);
                 if (s.sweep == DONE) OUT_AT(int, y)[m] = (int)s.column;
                 shared = s;
             }

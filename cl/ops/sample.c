@@ -7,7 +7,7 @@ bool wf_cl_configure_sample(const cl_caps *caps, const cl_variant *v, const wf_c
     (void)v;
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 256, limit));
     l->groups = x->rows;
-    for (int i = 0; i < 6; i++) wf_cl_arg_view(l, &c->in[i]);
+    for (int i = 0; i < 7; i++) wf_cl_arg_view(l, &c->in[i]);
     for (int i = 0; i < 2; i++) wf_cl_arg_view(l, &c->out[i]);
     wf_cl_arg_u32(l, x->rows);
     wf_cl_arg_u32(l, x->cols);

@@ -456,13 +456,15 @@ static weft_status check_token_subst(const wf_call *c)
 static weft_status check_sample(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_SAMPLE_X], *tokens = &c->in[WF_SAMPLE_TOKENS], *adjust = &c->in[WF_SAMPLE_ADJUST];
+    const wf_view *allowed = &c->in[WF_SAMPLE_ALLOWED];
     if (!has_shape(&c->in[WF_SAMPLE_PARAMS], x->rows, 3) || c->in[WF_SAMPLE_PARAMS].stride != 3)
         return bad_call(c, "params is not [rows of x, 3] without gaps");
-    if (!has_shape(&c->in[WF_SAMPLE_KEY], x->rows, 7) || c->in[WF_SAMPLE_KEY].stride != 7)
-        return bad_call(c, "key is not [rows of x, 7] without gaps");
+    if (!has_shape(&c->in[WF_SAMPLE_KEY], x->rows, 8) || c->in[WF_SAMPLE_KEY].stride != 8)
+        return bad_call(c, "key is not [rows of x, 8] without gaps");
     if (!is_vector(tokens, view_length(tokens))) return bad_call(c, "tokens is not a vector");
     if (!is_vector(&c->in[WF_SAMPLE_IDS], adjust->rows)) return bad_call(c, "ids are not one for each row of adjust");
     if (adjust->cols != 3 || adjust->stride != 3) return bad_call(c, "adjust is not [*, 3] without gaps");
+    if (!is_vector(allowed, view_length(allowed))) return bad_call(c, "allowed is not a vector");
     if (!is_vector(&c->out[WF_SAMPLE_Y], x->rows)) return bad_call(c, "y is not one for each row of x");
     if (!has_shape(&c->out[WF_SAMPLE_Z], x->rows, x->cols)) return bad_call(c, "x and z differ in shape");
     return x->cols <= INT32_MAX ? WEFT_OK : bad_call(c, "x has more columns than ids");

@@ -231,7 +231,8 @@ typedef struct wf_ranks {
 weft_status wf_ranks_open(struct weft_engine *e, const struct weft_engine_params *p, const wf_open_params *o);
 weft_status wf_ranks_lay_out(struct weft_engine *e, const struct weft_engine_params *p);
 weft_status wf_ranks_load(struct weft_engine *e, const struct weft_engine_params *p);
-/* As wf_exec_submit and wf_exec_wait, on all devices: of several, a failure is seen when a step is waited for. */
+/* As wf_exec_submit and wf_exec_wait, on all devices: of several, a failure is seen when a step is waited for, and no
+ * step has what comes late. */
 weft_status wf_ranks_submit(struct weft_engine *e, const wf_batch *b, const wf_step_io *io);
 weft_status wf_ranks_wait(struct weft_engine *e);
 /* The parts of these that one rank does, in this process or in another one (follow.c). */
@@ -287,6 +288,7 @@ typedef struct wf_step_seq {
     bool samples;           /* these are its last tokens, so the step gives the next one */
     uint32_t n_drafts;      /* the last of these tokens that are drafts */
     bool cancelled;         /* r is NULL because it was cancelled: what its tokens left in KV pages is in no cache */
+    uint32_t n_words, word; /* of the batch's bits of what its grammar allows, where the device samples; the first */
 } wf_step_seq;
 typedef struct wf_step {
     wf_step_seq *seqs;      /* [limits.seqs] */
@@ -294,6 +296,7 @@ typedef struct wf_step {
     bool have_logits;       /* the host gets logits, for requests that need them */
     bool have_drafts;       /* what it computes of some sequence ends with drafts */
     bool decodes;           /* it computes no prompt */
+    bool waits;             /* what grammars allow is not there yet, and the device waits for it before it samples */
     wf_host ids;            /* [limits.logit_rows] int32_t */
     uint64_t number, start_ns;
 } wf_step;

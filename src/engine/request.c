@@ -361,9 +361,11 @@ bool wf_request_needs_logits(const struct weft_request *r)
 {
     uint64_t adjusted = wf_logits_processors_most(&r->processors, r->seq.max_tokens - r->n_prompt);
     /* behind drafts a step has many rows of a sequence */
-    bool by_device = wf_exec_can_sample(r->engine->exec) && adjusted <= WF_MOST_ADJUSTED && !r->engine->draft_tokens;
-    return r->seq.all_logits || r->p.embed || r->p.logprobs || r->constraint.grammar || (adjusted && !by_device) ||
-        (r->p.sampling.temperature != 0 && !wf_exec_can_sample(r->engine->exec));
+    const struct weft_engine *e = r->engine;
+    bool by_device = wf_exec_can_sample(e->exec) && adjusted <= WF_MOST_ADJUSTED && !e->draft_tokens;
+    bool masked = by_device && e->layout.limits.mask_words && !e->ranks.n;
+    return r->seq.all_logits || r->p.embed || r->p.logprobs || (r->constraint.grammar && !masked) ||
+        (adjusted && !by_device) || (r->p.sampling.temperature != 0 && !wf_exec_can_sample(e->exec));
 }
 
 static bool forbids_ends(const struct weft_request *r, uint32_t length)
@@ -423,7 +425,10 @@ int32_t wf_request_token(struct weft_request *r, const float *logits, int32_t sa
         if (s == WEFT_OK)
             s = wf_sample(&r->p.sampling, wf_logits_processors_active(a) ? a : NULL, logits,
                           r->engine->model->hp.n_vocab, q->n_tokens, r->engine->scratch, &id);
-    } else s = wf_sample_chosen(sampled, &id);
+    } else {
+        s = wf_constraint_begun(&r->constraint) ? wf_constraint_mask(&r->constraint) : WEFT_OK;
+        if (s == WEFT_OK) s = wf_sample_chosen(sampled, &id);
+    }
     if (s == WEFT_OK && is_end(r, id)) {
         r->end_id = id;
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");

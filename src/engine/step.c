@@ -4,8 +4,8 @@
  *
  * Two steps are in flight (NanoFlow, section 4.2.1): while one runs, the next is formed and submitted, and reads the
  * tokens of the first on the device. So the engine sees the end of a sequence one step late, and drops the surplus
- * token. Sequences that the host samples from logits are in the next step but one, or the step is waited for
- * (beside.c).
+ * token. What grammars allow behind a token is found while the next step computes, which waits for it before it samples.
+ * Sequences that the host samples from logits are in the next step but one, or the step is waited for (beside.c).
  *
  * Steps of which every request was cancelled are broken off where the device can (wf_dev_stop_by): they count as never
  * submitted.
@@ -214,14 +214,14 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
 {
     step->n_seqs = 0;
     step->n_tokens = e->batch.n_tokens;
-    step->have_logits = step->have_drafts = false;
+    step->have_logits = step->have_drafts = step->waits = false;
     step->decodes = true;
     for (struct weft_request *r = e->live; r; r = r->next) {
         const wf_seq *q = &r->seq;
         if (!q->n_scheduled) continue;
         step->seqs[step->n_seqs++] = (wf_step_seq){r, q->n_computed, q->n_scheduled, q->logit0, q->n_logits,
                                                    q->n_computed + q->n_scheduled - q->n_drafts == wf_seq_length(q),
-                                                   q->n_drafts, false};
+                                                   q->n_drafts, false, 0, 0};
         step->have_drafts |= q->n_drafts > 0;
         step->decodes &= q->n_scheduled == 1 + q->n_drafts;
         step->have_logits |= q->n_logits && q->sampled_by_host;
@@ -230,21 +230,23 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
 }
 
 /* How the device samples. A step that only takes the largest logits stays greedy, and has no rows for it. */
-static void note_sampling(struct weft_engine *e, const wf_step *step)
+static void note_sampling(struct weft_engine *e, wf_step *step)
 {
     const wf_sampling_params greedy = {0};
     wf_batch *b = &e->batch;
-    for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++) {
+    for (wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++) {
         if (!p->n_logits || p->r->seq.sampled_by_host) continue;
         uint32_t row = p->logit0 + p->n_logits - 1 - p->n_drafts;
         uint32_t n = wf_request_adjust(p->r, (uint32_t)b->in[WF_INPUT_LOGIT_ROWS][row],
                                        b->in[WF_INPUT_ADJUST_IDS] + b->n_adjusted,
                                        (wf_adjust *)b->in[WF_INPUT_ADJUST] + b->n_adjusted);
-        if (!n && p->r->p.sampling.temperature == 0) continue;
-        for (uint32_t k = 0; k < b->n_logits && !b->sampled; k++) wf_batch_sample(b, k, &greedy, 0);
+        if (p->samples && p->r->constraint.grammar) p->n_words = e->layout.limits.mask_words, p->word = b->n_allowed;
+        step->waits |= p->n_words;
+        if (!n && !p->n_words && p->r->p.sampling.temperature == 0) continue;
+        for (uint32_t k = 0; k < b->n_logits && !b->sampled; k++) wf_batch_sample(b, k, &greedy, 0, 0);
         for (uint32_t i = 0; i <= p->n_drafts; i++) {
             wf_sampling_params params = wf_request_sampling(p->r, i);
-            wf_batch_sample(b, row + i, &params, i ? 0 : n);
+            wf_batch_sample(b, row + i, &params, i ? 0 : n, i ? 0 : p->n_words);
         }
     }
 }
@@ -259,11 +261,38 @@ static const bool *wanted_logits(struct weft_engine *e, const wf_step *step)
     return e->wanted;
 }
 
-/* Which tokens come next, where a grammar says it: found out while the device computes. */
+/* Which tokens come next, where a grammar says it and the host samples: found out while the device computes. */
 static void prepare_masks(const wf_step *step)
 {
     for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs && step->have_logits; p++)
-        if (p->r && p->samples && wf_constraint_begun(&p->r->constraint)) wf_constraint_mask(&p->r->constraint);
+        if (p->r && p->samples && !p->n_words && wf_constraint_begun(&p->r->constraint))
+            wf_constraint_mask(&p->r->constraint);
+}
+
+static void fail_submission(struct weft_engine *e, weft_status s)
+{
+    if (s != WEFT_ERR_CANCELLED) {
+        fail_all(e, s);
+        return;
+    } /* who looks at a step has broken it off, since nobody wants it */
+    for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
+    drop_steps(e);
+}
+
+/* The same where the device samples: it computes the oldest step, whose tokens before this one are all known. Errors
+ * come with the token. */
+static void send_masks(struct weft_engine *e)
+{
+    wf_step *step = in_flight(e, 0);
+    if (!step->waits) return;
+    step->waits = false;
+    for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++) {
+        if (!p->r || !p->n_words || !wf_constraint_begun(&p->r->constraint)) continue;
+        if (wf_constraint_mask(&p->r->constraint) != WEFT_OK) continue;
+        memcpy(e->batch.in[WF_INPUT_ALLOWED] + p->word, p->r->constraint.allowed, p->n_words * sizeof(uint32_t));
+    }
+    weft_status s = wf_exec_submit_rest(e->exec);
+    if (s != WEFT_OK) fail_submission(e, s);
 }
 
 static bool logits_in_flight(struct weft_engine *e)
@@ -289,13 +318,11 @@ static bool submit_step(struct weft_engine *e)
     wf_step_io io = {.ids = step->ids.data, .logits = step->have_logits ? e->logits.data : NULL,
                      .wanted = wanted_logits(e, step)};
     weft_status s = wf_ranks_submit(e, &e->batch, &io);
-    if (s == WEFT_ERR_CANCELLED) { /* who looks at a step has broken it off, since nobody wants it */
-        for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
-        drop_steps(e);
-    } else if (s != WEFT_OK) fail_all(e, s);
+    if (s != WEFT_OK) fail_submission(e, s);
     else wf_sched_advance(&e->sched, !step->have_drafts && !e->ranks.n); /* of several devices one knows the tokens */
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", step->start_ns, wf_now_ns(), step->number, step->n_tokens);
     if (s == WEFT_OK) prepare_masks(step);
+    if (s == WEFT_OK && e->n_in_flight == 1) send_masks(e);
     return true;
 }
 
@@ -394,6 +421,7 @@ static void complete_step(struct weft_engine *e)
                      step->n_tokens);
     e->oldest_step++;
     e->n_in_flight--;
+    if (e->n_in_flight) send_masks(e);
     if (!e->live) wf_beside_rests(e);
 }
 

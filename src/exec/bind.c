@@ -85,7 +85,7 @@ static uint32_t whole_rows(const wf_step_shape *st, const wf_ref *ref, const wf_
 {
     if (ref->place == WF_PLACE_INPUT)
         return (uint32_t)wf_input_rows(ref->index, st->n_tokens, st->n_seqs, st->n_pages, st->n_logits,
-                                       st->n_adjusted);
+                                       st->n_adjusted, st->n_allowed);
     if (ref->place == WF_PLACE_STATE) return ref->rows == WF_ROWS_WHOLE ? WF_MIN(count, v->rows) : v->rows;
     return ref->rows == WF_ROWS_LOGITS ? st->n_logits : st->n_tokens;
 }

@@ -14,7 +14,7 @@ static bool is_adapted(const wf_exec *e, const wf_batch *b)
 
 static bool is_wanted(const wf_exec *e, const wf_submission *now, const wf_node *n)
 {
-    const wf_step_io *io = now->io;
+    const wf_step_io *io = &now->io;
     switch (n->when) {
     case WF_WHEN_PENDING: return now->b->n_pending;
     case WF_WHEN_GREEDY: return io->ids && !now->b->sampled;
@@ -30,7 +30,7 @@ static bool is_wanted(const wf_exec *e, const wf_submission *now, const wf_node 
 /* ---- one command ------------------------------------------------------------------------------------------------- */
 
 typedef struct order {
-    wf_event *waits[WF_MAX_QUEUES + 1];
+    wf_event *waits[WF_MAX_QUEUES + 2];
     uint32_t n_waits;
     wf_event *start, *end; /* or NULL */
 } order;
@@ -100,11 +100,11 @@ static weft_status run_download(wf_exec *e, const wf_submission *now, const wf_c
                                 const order *o)
 {
     wf_view v = c->call.in[0];
-    uint8_t *to = c->node->when == WF_WHEN_IDS      ? (uint8_t *)now->io->ids
-                  : c->node->when == WF_WHEN_LOGITS ? (uint8_t *)now->io->logits
+    uint8_t *to = c->node->when == WF_WHEN_IDS      ? (uint8_t *)now->io.ids
+                  : c->node->when == WF_WHEN_LOGITS ? (uint8_t *)now->io.logits
                                                     : now->f->recomputed.data;
     wf_command_view(&e->to, &now->f->step, rows, &c->in[0], &v);
-    const bool *wanted = c->node->when == WF_WHEN_LOGITS && now->io->wanted ? now->io->wanted + rows.first : NULL;
+    const bool *wanted = c->node->when == WF_WHEN_LOGITS && now->io.wanted ? now->io.wanted + rows.first : NULL;
     uint64_t row = wf_dtype_bytes(v.dtype, v.cols), pitch = wf_dtype_bytes(v.dtype, v.stride);
     wf_queue *q = e->queues[c->nano->queue];
     uint32_t end = v.rows, n_waits = o->n_waits;
@@ -135,9 +135,26 @@ static weft_status run_network(wf_exec *e, const wf_submission *now, const wf_co
     return wf_transfer(q, rows.count * wf_dtype_bytes(v->dtype, v->cols), o->waits, o->n_waits, o->end);
 }
 
+/* Does it read what comes late? */
+static bool reads_late(const wf_submission *now, const wf_command *c)
+{
+    return now->b->n_allowed && c->node->op == WF_OP_SAMPLE;
+}
+
+/* The first command that reads what comes late uploads it. */
+static weft_status wait_for_late(wf_exec *e, const wf_submission *now, const wf_command *c, order *o)
+{
+    wf_inflight *f = now->f;
+    if (!f->is_late) WF_TRY(wf_inputs_late(e, now, e->queues[c->nano->queue], o->waits, o->n_waits));
+    f->is_late = true;
+    o->waits[o->n_waits++] = f->late;
+    return WEFT_OK;
+}
+
 static weft_status run_node(wf_exec *e, const wf_submission *now, const wf_command *c, wf_range rows, order *o)
 {
     wf_queue *q = e->queues[c->nano->queue];
+    if (reads_late(now, c)) WF_TRY(wait_for_late(e, now, c, o));
     switch (c->node->kind) {
     case WF_NODE_KERNEL: return run_kernel(e, now, c, rows, o);
     case WF_NODE_UPLOAD:
@@ -166,11 +183,21 @@ static weft_status run_command(wf_exec *e, const wf_submission *now, size_t i)
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
-static weft_status run_step(wf_exec *e, wf_submission *now)
+/* The commands up to the first that reads what comes late. */
+static weft_status run_first(wf_exec *e, wf_submission *now)
 {
-    memset(now->f->used, 0, sizeof now->f->used);
-    memset(e->queued_us, 0, sizeof e->queued_us); /* the step before was flushed at its end */
-    for (size_t i = 0; i < now->f->program->n; i++) WF_TRY(run_command(e, now, i));
+    const wf_program *p = now->f->program;
+    for (; now->next < p->n && !reads_late(now, &p->commands[now->next]); now->next++)
+        WF_TRY(run_command(e, now, now->next));
+    for (uint32_t q = 0; now->next < p->n && q < e->n_queues; q++)
+        if (now->f->used[q]) WF_TRY(wf_flush(e->queues[q]));
+    return WEFT_OK;
+}
+
+static weft_status run_rest(wf_exec *e, wf_submission *now)
+{
+    memset(e->queued_us, 0, sizeof e->queued_us); /* what came before was flushed */
+    for (; now->next < now->f->program->n; now->next++) WF_TRY(run_command(e, now, now->next));
     /* Queue 0 waits for the others: a step has ended when its last command there has. */
     for (uint32_t q = 1; q < e->n_queues; q++) {
         if (!now->f->used[q]) continue;
@@ -187,12 +214,21 @@ static wf_inflight *inflight_at(wf_exec *e, uint64_t i)
     return &e->in_flight[i % WF_EXEC_DEPTH];
 }
 
+/* What of a step could be submitted ends. */
+static weft_status drop_submission(wf_exec *e, weft_status s)
+{
+    for (uint32_t q = 0; !e->dev->lost && q < e->n_queues; q++)
+        wf_finish(e->queues[q]); /* none may write to the caller's memory later */
+    if (!e->dev->lost && e->exchanged.queue) wf_finish(e->exchanged.queue); /* or read another rank's */
+    return s;
+}
+
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
 {
     if (e->n_in_flight == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are in flight already", WF_EXEC_DEPTH);
     uint64_t next = e->first + e->n_in_flight;
     wf_submission now = {
-        .f = inflight_at(e, next), .b = b, .io = io, .before = next ? inflight_at(e, next - 1)->done : NULL};
+        .f = inflight_at(e, next), .b = b, .io = *io, .before = next ? inflight_at(e, next - 1)->done : NULL};
     now.f->program =
         &e->programs[e->only != WF_BY_BUCKET ? e->only
                                              : wf_plans_choose(e->plans, b->n_tokens, b->n_decodes, b->max_kv)];
@@ -202,18 +238,33 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
                                   .n_pages = b->n_pages,
                                   .n_logits = b->n_logits,
                                   .n_adjusted = b->n_adjusted,
+                                  .n_allowed = b->n_allowed,
                                   .max_kv = b->max_kv,
                                   .max_q = b->max_q};
     wf_inputs_pack(e, &now);
+    memset(now.f->used, 0, sizeof now.f->used);
+    memset(e->queued_us, 0, sizeof e->queued_us); /* the step before was flushed at its end */
+    now.f->is_late = false;
     weft_status s = wf_moves_gate(e, &now.before);
-    if (s == WEFT_OK) s = run_step(e, &now);
-    if (s == WEFT_OK) e->n_in_flight++;
-    for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->n_queues; q++)
-        wf_finish(e->queues[q]); /* none may write to the caller's memory later */
-    if (s != WEFT_OK && !e->dev->lost && e->exchanged.queue) wf_finish(e->exchanged.queue); /* or read another rank's */
-    return s;
+    if (s == WEFT_OK) s = run_first(e, &now);
+    bool waits = now.next < now.f->program->n;
+    if (s == WEFT_OK && !waits) s = run_rest(e, &now);
+    if (s != WEFT_OK) return drop_submission(e, s);
+    if (waits) e->rest = now;
+    e->n_in_flight++;
+    return WEFT_OK;
 }
 
+weft_status wf_exec_submit_rest(wf_exec *e)
+{
+    if (!e->rest.f) return WEFT_OK;
+    wf_submission now = e->rest;
+    e->rest.f = NULL;
+    weft_status s = run_rest(e, &now);
+    if (s == WEFT_OK) return WEFT_OK;
+    e->n_in_flight--;
+    return drop_submission(e, s);
+}
 /* From the first command's start to the last one's end; marks may have no times. */
 static bool step_times(const wf_inflight *f, uint64_t *began, uint64_t *end)
 {
@@ -248,6 +299,7 @@ static weft_status wait_oldest(wf_exec *e)
 static weft_status drop_steps(wf_exec *e)
 {
     weft_status s = WEFT_ERR_CANCELLED;
+    if (e->rest.f && wf_exec_submit_rest(e)) s = WEFT_ERR_CANCELLED; /* its first part ends, too */
     while (e->n_in_flight && s == WEFT_ERR_CANCELLED) s = wait_oldest(e);
     wf_moves_void(e);
     wf_resume(e->dev);
@@ -258,6 +310,7 @@ weft_status wf_exec_wait(wf_exec *e)
 {
     if (!e->n_in_flight) return WEFT_OK;
     const wf_inflight *f = inflight_at(e, e->first);
+    if (e->n_in_flight == 1) WF_TRY(wf_exec_submit_rest(e));
     weft_status s = wait_oldest(e);
     if (s == WEFT_ERR_CANCELLED) return drop_steps(e);
     WF_TRY(s);

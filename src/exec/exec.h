@@ -42,6 +42,10 @@ typedef struct wf_step_io {
 /* Submits a step behind those in flight and returns; at most WF_EXEC_DEPTH may be in flight. After an error nothing of
  * the step is in flight, or the device is lost; its results are undefined. */
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io);
+/* A step whose batch has words of ALLOWED (sched/inputs.def) begins when it is submitted, and samples once these are
+ * known: the batch stays as it is until then, but for them. To be called before another step is submitted; a step that
+ * is waited for before has what the batch says. With nothing to submit it does nothing. Errors as for wf_exec_submit. */
+weft_status wf_exec_submit_rest(wf_exec *e);
 /* Could WEFT_FORCE have this variant run something of a step? */
 bool wf_exec_can_run(const wf_exec *e, enum wf_op op, int variant);
 bool wf_exec_can_sample(const wf_exec *e); /* else no batch may be `sampled`: no kernel of SAMPLE works on the device */

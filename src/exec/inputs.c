@@ -8,7 +8,8 @@ static bool is_needed(const wf_exec *e, enum wf_input i, bool sampled)
     switch (wf_inputs[i].needed) {
     case WF_NEEDED_BY_BIDIRECTIONAL: return e->g->bidirectional;
     case WF_NEEDED_BY_ADAPTED: return e->g->adapted;
-    case WF_NEEDED_BY_SAMPLED: return sampled;
+    case WF_NEEDED_BY_SAMPLED:
+    case WF_NEEDED_BY_LATE: return sampled;
     default: return true;
     }
 }
@@ -17,7 +18,7 @@ static bool is_needed(const wf_exec *e, enum wf_input i, bool sampled)
 static uint64_t input_bytes(const wf_exec *e, const wf_step_shape *st, enum wf_input i, bool sampled)
 {
     return is_needed(e, i, sampled) ? wf_input_bytes(i, st->n_tokens, st->n_seqs, st->n_pages, st->n_logits,
-                                                  st->n_adjusted) : 0;
+                                                  st->n_adjusted, st->n_allowed) : 0;
 }
 
 uint64_t wf_inputs_greedy_bytes(const wf_exec *e, const wf_step_shape *st)
@@ -38,11 +39,20 @@ void wf_inputs_pack(wf_exec *e, wf_submission *now)
         uint32_t tables = wf_input_tables(i, wf_kv_layout_tables(&e->g->kv));
         st->input_at[i] = at;
         st->table_pitch[i] = pitch;
-        for (uint32_t t = 0; t < tables && bytes; t++, at += pitch) {
+        for (uint32_t t = 0; t < tables && bytes && wf_inputs[i].needed != WF_NEEDED_BY_LATE; t++, at += pitch) {
             memcpy(staging + at, wf_batch_table(now->b, i, t), bytes);
             now->upload_bytes = at + bytes;
         }
     }
+}
+
+weft_status wf_inputs_late(wf_exec *e, const wf_submission *now, wf_queue *q, wf_event *const *waits, uint32_t n_waits)
+{
+    wf_inflight *f = now->f;
+    uint64_t at = f->step.input_at[WF_INPUT_ALLOWED], bytes = now->b->n_allowed * sizeof(uint32_t);
+    memcpy((uint8_t *)f->staging.data + at, now->b->in[WF_INPUT_ALLOWED], bytes);
+    return wf_write(q, e->inputs.buf, e->inputs.offset + at, (uint8_t *)f->staging.data + at, bytes, waits, n_waits,
+                    f->late);
 }
 
 uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align)

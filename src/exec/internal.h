@@ -12,10 +12,11 @@ typedef struct wf_inflight {
     /* A uint32_t a layer: softmax rows that asynchronous attention computed again, in all steps up to this one. */
     wf_host recomputed;
     wf_event *done;
+    wf_event *late;      /* inputs that came late are on the device */
     wf_event **ends;     /* by command */
     wf_event **starts;   /* likewise: the first kernel of several; NULL unless times are wanted */
     bool *fired;         /* by command: its event stands for this step */
-    bool used[WF_MAX_QUEUES];
+    bool used[WF_MAX_QUEUES], is_late; /* is_late: `late` stands for this step */
 } wf_inflight;
 
 /* A copy beside steps; its ticket is its place in the list. */
@@ -24,6 +25,16 @@ typedef struct wf_exec_copy {
     uint64_t began_ns;
     bool runs, is_void; /* is_void: the device has broken off what it copies */
 } wf_exec_copy;
+
+/* A step during its submission. */
+typedef struct wf_submission {
+    wf_inflight *f;
+    const wf_batch *b;
+    wf_step_io io;
+    wf_event *before; /* the end of the step before, and of moves that it waits for; or NULL */
+    uint64_t upload_bytes;
+    size_t next; /* command */
+} wf_submission;
 
 struct wf_exec {
     wf_dev *dev;
@@ -45,6 +56,7 @@ struct wf_exec {
     uint64_t ended_ns;    /* the last step, on the device's clock; 0: there was nothing to do since */
     uint64_t first;       /* steps waited for: in_flight[first % WF_EXEC_DEPTH] is the oldest in flight */
     uint32_t n_in_flight;
+    wf_submission rest;   /* commands of the newest step that wait for what comes late; f NULL: none do */
     wf_memory mem;
     wf_view inputs, states[WF_N_STATES];
     wf_region input_region, state_regions[WF_N_STATES];
@@ -69,15 +81,6 @@ struct wf_exec {
     void *observer_user;
 };
 
-/* A step during its submission. */
-typedef struct wf_submission {
-    wf_inflight *f;
-    const wf_batch *b;
-    const wf_step_io *io;
-    wf_event *before; /* the end of the step before, and of moves that it waits for; or NULL */
-    uint64_t upload_bytes;
-} wf_submission;
-
 /* collective.c: a node of the network in a group. */
 weft_status wf_collective_run(wf_exec *e, const wf_submission *now, const wf_command *c, wf_range rows,
                               wf_event *const *waits, uint32_t n_waits, wf_event *end);
@@ -89,6 +92,8 @@ weft_status wf_moves_gate(wf_exec *e, wf_event **before);
 void wf_moves_void(wf_exec *e); /* the device breaks off what is in flight */
 /* inputs.c: packs the batch's arrays into the staging memory, and sets f->step.input_at and upload_bytes. */
 void wf_inputs_pack(wf_exec *e, wf_submission *now);
+/* Uploads what comes late on a queue, and signals f->late. */
+weft_status wf_inputs_late(wf_exec *e, const wf_submission *now, wf_queue *q, wf_event *const *waits, uint32_t n_waits);
 /* What a step uploads that samples nothing, without the gaps between. */
 uint64_t wf_inputs_greedy_bytes(const wf_exec *e, const wf_step_shape *st);
 /* Rows of a state. */

@@ -54,6 +54,7 @@ static weft_status create_events(wf_exec *e, wf_inflight *f)
     f->fired = wf_calloc(n, sizeof *f->fired);
     if (!f->ends || !f->starts || !f->fired) return WEFT_ERR_NOMEM;
     WF_TRY(wf_event_create(e->dev, &f->done));
+    WF_TRY(wf_event_create(e->dev, &f->late));
     for (size_t i = 0; i < n; i++) {
         if (profile || signals(e->plans, i)) WF_TRY(wf_event_create(e->dev, &f->ends[i]));
         if (profile) WF_TRY(wf_event_create(e->dev, &f->starts[i]));
@@ -168,6 +169,7 @@ void wf_exec_destroy(wf_exec *e)
     for (wf_inflight *f = e->in_flight; f < e->in_flight + WF_EXEC_DEPTH; f++) {
         size_t n = most_commands(e->plans);
         if (f->done) wf_event_destroy(f->done);
+        if (f->late) wf_event_destroy(f->late);
         destroy_events(f->ends, n);
         destroy_events(f->starts, n);
         free(f->fired);

@@ -60,7 +60,7 @@ typedef struct wf_program {
 
 /* The numbers of one step, which fix the open parts. */
 typedef struct wf_step_shape {
-    uint32_t n_tokens, n_decodes, n_seqs, n_pages, n_logits, n_adjusted;
+    uint32_t n_tokens, n_decodes, n_seqs, n_pages, n_logits, n_adjusted, n_allowed;
     uint32_t max_kv, max_q;
     /* Bytes in the input region: where they begin, and from one page table's to the next. */
     uint64_t input_at[WF_N_INPUTS], table_pitch[WF_N_INPUTS];

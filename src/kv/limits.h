@@ -14,6 +14,7 @@ typedef struct wf_limits {
     uint32_t tables;                        /* page tables of a sequence (layout.h); 0: one */
     /* Most pages of a sequence at the same time, in all of them, where windows let some go; 0: all. */
     uint32_t held_pages;
+    uint32_t mask_words;                    /* of the bits of all tokens that may come next; 0: no step has such */
     uint32_t pages;                         /* all KV pages; large steps may have fewer */
     wf_unified_pool pool;                   /* zero: no unified pool, every step has all pages */
 } wf_limits;

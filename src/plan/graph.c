@@ -155,6 +155,7 @@ static weft_status add_sampling(wf_graph *g)
     n.in[WF_SAMPLE_TOKENS] = WF_ALL(g->inputs[WF_INPUT_TOKEN]);
     n.in[WF_SAMPLE_IDS] = WF_ALL(g->inputs[WF_INPUT_ADJUST_IDS]);
     n.in[WF_SAMPLE_ADJUST] = WF_ALL(g->inputs[WF_INPUT_ADJUST]);
+    n.in[WF_SAMPLE_ALLOWED] = WF_ALL(g->inputs[WF_INPUT_ALLOWED]);
     n.out[WF_SAMPLE_Z] = WF_ALL(g->states[WF_STATE_LOGITS]);
     if (wf_graph_node(g, &greedy) < 0 || wf_graph_node(g, &n) < 0) return WEFT_ERR_NOMEM;
     return add_copy(g, WF_NODE_DOWNLOAD, "download", WF_ROWS_LOGITS, WF_WHEN_IDS, g->states[WF_STATE_IDS]);

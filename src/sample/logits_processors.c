@@ -112,23 +112,13 @@ static wf_adjust adjust_of(const wf_logits_processors *a, const wf_changed *t)
                        .after = t->ends && a->forbid_ends ? never : t->bias - penalty};
 }
 
-/* Of 32 tokens, which bits of `allowed` stand for, most are all allowed or none is. */
-static void forbid_others(const uint32_t *allowed, float value, float *z, uint32_t n_vocab)
-{
-    for (uint32_t i = 0; i < n_vocab; i += 32) {
-        uint32_t bits = allowed[i / 32], n = WF_MIN(n_vocab - i, 32u);
-        for (uint32_t k = 0; k < n && bits != UINT32_MAX; k++)
-            if (!(bits >> k & 1)) z[i + k] = value;
-    }
-}
-
 void wf_logits_processors_apply(const wf_logits_processors *a, float *z)
 {
     for (const wf_changed *t = a->list; t < a->list + a->n; t++) {
         wf_adjust d = adjust_of(a, t);
         z[t->id] = wf_adjusted_logit(z[t->id], d.repeat, d.after);
     }
-    if (a->allowed) forbid_others(a->allowed, 2 * never, z, a->n_vocab); /* below what bias can do */
+    if (a->allowed) wf_allow_row(a->allowed, z, a->n_vocab);
 }
 
 uint32_t wf_logits_processors_list(const wf_logits_processors *a, const int32_t *tokens, size_t n, bool pending,

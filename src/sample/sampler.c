@@ -52,6 +52,15 @@ void wf_adjust_row(const int32_t *ids, const wf_adjust *list, uint32_t n, const 
     }
 }
 
+/* Of 32 tokens most are all allowed. */
+void wf_allow_row(const uint32_t *allowed, float *z, uint32_t n_vocab)
+{
+    for (uint32_t i = 0; i < n_vocab; i += 32) {
+        uint32_t bits = allowed[i / 32], n = WF_MIN(n_vocab - i, 32u);
+        for (uint32_t k = 0; k < n && bits != UINT32_MAX; k++) z[i + k] = bits >> k & 1 ? z[i + k] : -2e30f;
+    }
+}
+
 /* ---- candidates in descending order; the lower id first among equals ------------------------------------- */
 
 static bool comes_before(wf_token_logit a, wf_token_logit b)

@@ -34,6 +34,9 @@ static inline float wf_adjusted_logit(float x, float repeat, float after)
 void wf_adjust_row(const int32_t *ids, const wf_adjust *list, uint32_t n, const int32_t *tokens, uint32_t n_tokens,
                    float *z, uint32_t n_vocab);
 
+/* z of those whose bit is not set becomes -2e30: below what bias can do, and finite, so that sums are. */
+void wf_allow_row(const uint32_t *allowed, float *z, uint32_t n_vocab);
+
 /* Philox4x32-10 (Salmon et al. 2011): the same counter and key give the same words everywhere. */
 void wf_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 /* Its first 24 bits as a number in [0, 1). */

@@ -16,7 +16,7 @@ const wf_input_info wf_inputs[WF_N_INPUTS] = {
 uint64_t wf_input_most_bytes(enum wf_input i, const wf_limits *l)
 {
     return wf_input_bytes(i, l->step_tokens, l->seqs, (uint64_t)l->seqs * l->seq_pages, l->logit_rows,
-                          (uint64_t)l->seqs * WF_MOST_ADJUSTED);
+                          (uint64_t)l->seqs * WF_MOST_ADJUSTED, (uint64_t)l->seqs * l->mask_words);
 }
 
 weft_status wf_batch_init(wf_batch *b, const wf_limits *l)
@@ -41,7 +41,7 @@ void wf_batch_free(wf_batch *b)
 static uint64_t array_bytes(const wf_batch *b, enum wf_input i, const wf_limits *l)
 {
     return wf_input_tables(i, wf_limits_tables(l)) *
-        wf_input_bytes(i, b->n_tokens, b->n_seqs, b->n_pages, b->n_logits, b->n_adjusted);
+        wf_input_bytes(i, b->n_tokens, b->n_seqs, b->n_pages, b->n_logits, b->n_adjusted, b->n_allowed);
 }
 
 void wf_batch_copy(wf_batch *to, const wf_batch *from, const wf_limits *l)
@@ -83,7 +83,7 @@ weft_status wf_batch_unpack(wf_batch *to, const void *from, uint64_t bytes, cons
     if (bytes >= sizeof b) memcpy(&b, from, sizeof b);
     if (bytes < sizeof b || b.n_tokens > l->step_tokens || b.n_seqs > l->seqs || b.n_logits > l->logit_rows ||
         b.n_pages > (uint64_t)l->seqs * l->seq_pages || b.n_adjusted > (uint64_t)l->seqs * WF_MOST_ADJUSTED ||
-        bytes != wf_batch_packed(&b, l))
+        b.n_allowed > (uint64_t)l->seqs * l->mask_words || bytes != wf_batch_packed(&b, l))
         return wf_fail(WEFT_ERR_INTERNAL, "a step of %llu bytes is not of this engine", (unsigned long long)bytes);
     memcpy(b.in, to->in, sizeof b.in);
     memcpy(b.pitch, to->pitch, sizeof b.pitch);
@@ -100,7 +100,7 @@ weft_status wf_batch_unpack(wf_batch *to, const void *from, uint64_t bytes, cons
 void wf_batch_clear(wf_batch *b)
 {
     b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_adapted = b->n_decodes = b->n_pending = 0;
-    b->n_adjusted = b->max_kv = b->max_q = 0;
+    b->n_adjusted = b->n_allowed = b->max_kv = b->max_q = 0;
     b->sampled = false;
     b->in[WF_INPUT_INDPTR][0] = 0;
 }
@@ -126,13 +126,16 @@ uint32_t wf_batch_add_seq(wf_batch *b, uint32_t page_tokens, uint32_t tables, ui
     return row;
 }
 
-void wf_batch_sample(wf_batch *b, uint32_t k, const wf_sampling_params *p, uint32_t n)
+void wf_batch_sample(wf_batch *b, uint32_t k, const wf_sampling_params *p, uint32_t n, uint32_t words)
 {
     const float params[] = {p->temperature, p->top_p, p->min_p};
     const uint32_t key[] = {(uint32_t)p->top_k, (uint32_t)p->seed, (uint32_t)(p->seed >> 32), (uint32_t)p->counter,
-                            (uint32_t)(p->counter >> 32), b->n_adjusted, b->n_adjusted + n};
+                            (uint32_t)(p->counter >> 32), b->n_adjusted, b->n_adjusted + n,
+                            words ? b->n_allowed : UINT32_MAX};
     memcpy(b->in[WF_INPUT_SAMPLING] + (size_t)k * WF_LEN(params), params, sizeof params);
     memcpy(b->in[WF_INPUT_SEEDS] + (size_t)k * WF_LEN(key), key, sizeof key);
+    memset(b->in[WF_INPUT_ALLOWED] + b->n_allowed, 0xff, words * sizeof(uint32_t));
     b->n_adjusted += n;
-    b->sampled |= n || p->temperature != 0;
+    b->n_allowed += words;
+    b->sampled |= n || words || p->temperature != 0;
 }

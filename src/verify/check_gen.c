@@ -340,6 +340,25 @@ static weft_status gen_adjust(wf_check *k, wf_gen *g)
     return WEFT_OK;
 }
 
+/* Of every third row, a quarter of the columns and one of all. */
+static weft_status gen_allowed(wf_check *k, wf_gen *g)
+{
+    const wf_case *c = &k->c;
+    uint32_t words = (c->k + 31) / 32;
+    int32_t *bits;
+    WF_TRY(wf_gen_ints(&k->in[WF_SAMPLE_ALLOWED], (c->m + 1) / 3 * words + 1, &bits));
+    for (uint32_t r = 0, at = 0; r < c->m; r++) {
+        int32_t *key = (int32_t *)wf_gen_row(&k->in[WF_SAMPLE_KEY], r);
+        key[7] = r % 3 == 1 ? (int32_t)at : -1;
+        if (r % 3 != 1) continue;
+        for (uint32_t i = 0; i < words; i++) bits[at + i] = (int32_t)(wf_gen_next(g) & wf_gen_next(g));
+        uint32_t one = wf_gen_below(g, c->k);
+        bits[at + one / 32] |= (int32_t)(1u << one % 32);
+        at += words;
+    }
+    return WEFT_OK;
+}
+
 /* Generates sampling parameters of a row until rounding cannot decide: the result must be the same in any arithmetic.
  */
 static void gen_params(wf_gen *g, const float *z, uint32_t n, wf_token_logit *scratch, float *params, int32_t *key)
@@ -372,6 +391,7 @@ static weft_status gen_all_params(wf_check *k, wf_gen *g)
         wf_adjust_row((const int32_t *)k->in[WF_SAMPLE_IDS].data + key[5],
                       (const wf_adjust *)k->in[WF_SAMPLE_ADJUST].data + key[5], (uint32_t)(key[6] - key[5]),
                       (const int32_t *)k->in[WF_SAMPLE_TOKENS].data, k->c.m, z, n);
+        if (key[7] >= 0) wf_allow_row((const uint32_t *)k->in[WF_SAMPLE_ALLOWED].data + key[7], z, n);
         gen_params(g, z, n, scratch, (float *)wf_gen_row(&k->in[WF_SAMPLE_PARAMS], r), key);
     }
     free(z);
@@ -389,11 +409,13 @@ static weft_status gen_sample(wf_check *k, wf_gen *g)
         for (uint32_t i = 0; i < c->k; i++) row[i] = (float)((int32_t)wf_gen_below(g, 16384) - 8192) * 0x1p-10f;
     }
     WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_PARAMS], WF_F32, c->m, 3, 0));
-    WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_KEY], WF_I32, c->m, 7, 0));
+    WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_KEY], WF_I32, c->m, 8, 0));
     WF_TRY(gen_adjust(k, g));
+    WF_TRY(gen_allowed(k, g));
     if (!g->shapes_only) WF_TRY(gen_all_params(k, g));
     if (c->m > 3)
         ((float *)wf_gen_row(&k->in[WF_SAMPLE_X], 2))[wf_gen_below(g, c->k)] = wf_gen_below(g, 2) ? NAN : -INFINITY;
+    k->scale = -1; /* columns that are not allowed are very large */
     WF_TRY(wf_gen_operand(&k->out[WF_SAMPLE_Y], WF_I32, c->m, 1, 0));
     return wf_gen_operand(&k->out[WF_SAMPLE_Z], WF_F32, c->m, c->k, c->pad);
 }

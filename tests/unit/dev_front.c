@@ -67,8 +67,9 @@ static const struct { enum wf_op op; int at; uint8_t dtype; uint32_t rows, cols;
     IN(WEIGHTED_SUM, X, F16, 3, 20), IN(WEIGHTED_SUM, WEIGHTS, F32, 3, 2), IN(WEIGHTED_SUM, RESIDUAL, F32, 3, 10),
     OUT(WEIGHTED_SUM, Y, F32, 3, 10),
     IN(ARGMAX, X, F32, 3, 10), OUT(ARGMAX, Y, I32, 3, 1),
-    IN(SAMPLE, X, F32, 3, 10), IN(SAMPLE, PARAMS, F32, 3, 3), IN(SAMPLE, KEY, I32, 3, 7), IN(SAMPLE, TOKENS, I32, 1, 4),
-    IN(SAMPLE, IDS, I32, 6, 1), IN(SAMPLE, ADJUST, F32, 6, 3), OUT(SAMPLE, Y, I32, 3, 1), OUT(SAMPLE, Z, F32, 3, 10),
+    IN(SAMPLE, X, F32, 3, 10), IN(SAMPLE, PARAMS, F32, 3, 3), IN(SAMPLE, KEY, I32, 3, 8), IN(SAMPLE, TOKENS, I32, 1, 4),
+    IN(SAMPLE, IDS, I32, 6, 1), IN(SAMPLE, ADJUST, F32, 6, 3), IN(SAMPLE, ALLOWED, I32, 1, 3),
+    OUT(SAMPLE, Y, I32, 3, 1), OUT(SAMPLE, Z, F32, 3, 10),
     IN(PAGE_COPY, FROM, F16, 6, 64), IN(PAGE_COPY, SRC, I32, 1, 3), IN(PAGE_COPY, DST, I32, 3, 1),
     OUT(PAGE_COPY, TO, F16, 5, 64),
     IN(TOKEN_SUBST, IDS, I32, 3, 1), IN(TOKEN_SUBST, FROM, I32, 1, 7), OUT(TOKEN_SUBST, Y, I32, 1, 3),
@@ -178,15 +179,15 @@ static void refused(fixture *f, const wf_call *c, const char *what, int i, int h
     if (!strstr(weft_last_error(), op)) fail_msg("%s: the message is \"%s\"", op, weft_last_error());
 }
 
-/* Lengths of these are free: of indptr and pages, tokens of the step and of the one before, the table's rows, both
- * pools' together, a row to search, and pools to copy between. */
+/* Lengths of these are free: of indptr and pages, tokens of the step and of the one before, words of bits, the table's
+ * rows, both pools' together, a row to search, and pools to copy between. */
 static bool may_grow(const wf_call *c, bool out, int i, int how)
 {
     if (how != 0 && how != 1) return false;
     if (c->op == WF_OP_ARGMAX && !out) return how == 1;
     if (c->op == WF_OP_PAGE_COPY && (out || i == WF_PAGE_COPY_FROM)) return how == 0;
     if (c->op == WF_OP_TOKEN_SUBST && !out && i == WF_TOKEN_SUBST_FROM) return true;
-    if (c->op == WF_OP_SAMPLE && !out && i == WF_SAMPLE_TOKENS) return true;
+    if (c->op == WF_OP_SAMPLE && !out && (i == WF_SAMPLE_TOKENS || i == WF_SAMPLE_ALLOWED)) return true;
     if (c->op == WF_OP_ATTENTION && !out && (i == WF_ATTENTION_INDPTR || i == WF_ATTENTION_PAGES)) return true;
     return how == 0 && !out &&
            ((c->op == WF_OP_ROPE_KV && i == WF_ROPE_KV_TABLE) || (c->op == WF_OP_GET_ROWS && i == WF_GET_ROWS_TABLE));

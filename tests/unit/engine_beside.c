@@ -76,7 +76,8 @@ static uint64_t steps_of(struct weft_request_params p, int n)
     uint64_t before = stats_of(e).steps;
     sem_post(&gate);
     for (int i = 1; i < n; i++) assert_ok(end_of(r[i]));
-    while (t[0].n <= COUNTED) wf_sleep_ns(100000);
+    while (t[0].n <= COUNTED && !t[0].done) wf_sleep_ns(100000);
+    assert_false(t[0].done);
     weft_cancel(r[0]);
     weft_request_free(r[0]);
     weft_engine_close(e);
@@ -97,6 +98,10 @@ static void every_other_step(void **state)
     assert_in_range(steps_of(penalised, 4), 2 * COUNTED - 2, 2 * COUNTED + 1);
     penalised.max_tokens -= 3;
     assert_in_range(steps_of(penalised, 4), COUNTED, COUNTED + 2);
+    struct weft_request_params kept = {.grammar = WEFT_GRAMMAR_REGEX, .grammar_text = "[a-z ]{300}"};
+    assert_in_range(steps_of(kept, 4), COUNTED, COUNTED + 2);
+    kept.logprobs = true;
+    assert_in_range(steps_of(kept, 4), 2 * COUNTED - 2, 2 * COUNTED + 1);
 }
 
 /* Of 16 requests the host samples for so many; steps that are waited for take so much longer than others. */

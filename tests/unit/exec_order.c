@@ -449,7 +449,7 @@ static void want_logits(step *s)
             s->b.in[WF_INPUT_LOGIT_ROWS][s->b.n_logits++] = (int32_t)row;
     s->io = (wf_step_io){.ids = draw(4) ? s->ids : NULL, .logits = draw(3) ? NULL : s->logits[0]};
     for (uint32_t k = 0, all = draw(2); k < s->b.n_logits && all; k++)
-        wf_batch_sample(&s->b, k, &(wf_sampling_params){.temperature = 1 + (float)k, .top_k = (int32_t)k + 1}, 0);
+        wf_batch_sample(&s->b, k, &(wf_sampling_params){.temperature = 1 + (float)k, .top_k = (int32_t)k + 1}, 0, 0);
 }
 
 /* Decodes whose token the step before has sampled. */

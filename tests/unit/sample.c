@@ -10,6 +10,7 @@
 #define N 500
 #define WINDOW 64 /* most tokens of a request here */
 #define MOST 128  /* room for its adjusted logits */
+#define WORDS ((N + 31) / 32) /* of bits of what is allowed */
 
 static uint64_t seed, draws;
 
@@ -145,7 +146,8 @@ static void open_device(const char *name, device *d)
     static const struct {
         uint8_t dtype;
         uint32_t rows, cols;
-    } in[] = {{WF_F32, 1, N}, {WF_F32, 1, 3}, {WF_I32, 1, 7}, {WF_I32, 1, 4}, {WF_I32, 1, MOST}, {WF_F32, MOST, 3}};
+    } in[] = {{WF_F32, 1, N}, {WF_F32, 1, 3}, {WF_I32, 1, 8}, {WF_I32, 1, 4}, {WF_I32, 1, MOST}, {WF_F32, MOST, 3},
+            {WF_I32, 1, WORDS + 1}};
     d->call = (wf_call){.op = WF_OP_SAMPLE, .variant = -1};
     for (size_t i = 0; i < WF_LEN(in); i++) d->call.in[i] = place(d, &at, in[i].dtype, in[i].rows, in[i].cols);
     d->call.out[WF_SAMPLE_Y] = place(d, &at, WF_I32, 1, 1);
@@ -176,10 +178,13 @@ static int32_t on_device(device *d, const wf_sampling_params *p, const float *x,
     wf_adjust adjust[MOST];
     uint32_t k = wf_logits_processors_list(a, tokens, n - pending, pending, 2, ids + 1, adjust + 1);
     assert_true(k + 1 < MOST);
-    const int32_t key[7] = {p->top_k, (int32_t)p->seed, (int32_t)(p->seed >> 32), (int32_t)p->counter,
-                            (int32_t)(p->counter >> 32), 1, 1 + (int32_t)k};
+    const int32_t key[8] = {p->top_k, (int32_t)p->seed, (int32_t)(p->seed >> 32), (int32_t)p->counter,
+                            (int32_t)(p->counter >> 32), 1, 1 + (int32_t)k, a->allowed ? 1 : -1};
     put(d, 0, x, N * sizeof *x), put(d, 1, params, sizeof params), put(d, 2, key, sizeof key);
     put(d, 3, step, sizeof step), put(d, 4, ids, sizeof ids), put(d, 5, adjust, sizeof adjust);
+    uint32_t allowed[WORDS + 1] = {0};
+    if (a->allowed) memcpy(allowed + 1, a->allowed, WORDS * sizeof *allowed);
+    put(d, 6, allowed, sizeof allowed);
     assert_ok(wf_submit(d->q, &d->call));
     assert_ok(wf_read(d->q, d->buf, d->call.out[WF_SAMPLE_Y].offset, &id, sizeof id, NULL, 0, NULL));
     assert_ok(wf_finish(d->q));
@@ -220,6 +225,10 @@ static void compare_on(const char *name)
         assert_ok(wf_logits_processors_init(&a, N, &r, tokens, PROMPT));
         assert_ok(wf_logits_processors_add_end(&a, (int32_t)below(20)));
         a.forbid_ends = below(2);
+        uint32_t allowed[WORDS];
+        for (uint32_t k = 0; k < WORDS; k++) allowed[k] = below(3) ? below(UINT32_MAX) & below(UINT32_MAX) : 0;
+        allowed[below(N) / 32] |= 1; /* one at least */
+        if (below(2)) a.allowed = allowed;
         uint64_t most = wf_logits_processors_most(&a, n - PROMPT);
         for (uint32_t k = PROMPT + 1; k < n; k++) assert_ok(wf_logits_processors_add_token(&a, tokens, k));
         int32_t pending = on_device(&d, &params, x, &a, tokens, n, true);
