@@ -1,6 +1,6 @@
 /* null_engine: an engine whose device fails, or whose work never ends, on any one of its queues, whether its steps run
  * whole or in nano-batches on two queues: each request ends once and with the error, the engine says that it has failed
- * and takes no more, and nothing is left. */
+ * and takes no more, and nothing is left. One request has a grammar, for which steps are submitted in two parts. */
 
 #include "support/demo.h"
 #include "support/null_device.h"
@@ -35,6 +35,8 @@ static void ask(struct weft_engine *e, life *l)
     int n = 0;
     for (; n < REQUESTS; n++) {
         struct weft_request_params p = {.tokens = prompt, .n_tokens = 20, .max_tokens = n ? 12 : 1, .ignore_eos = true,
+                                        .grammar = n == 2 ? WEFT_GRAMMAR_REGEX : WEFT_GRAMMAR_NONE,
+                                        .grammar_text = n == 2 ? "[^~]{300}" : NULL,
                                         .on_event = n ? on_event : end_at_gate, .user = l};
         if (weft_submit(e, &p, &r[n])) break;
         if (n == 0) sem_wait(&at_gate);
