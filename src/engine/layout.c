@@ -261,7 +261,8 @@ static weft_status find_limits(wf_layout *l, const wf_weights *w)
                    .seq_pages = (l->context + l->page_tokens - 1) / l->page_tokens};
     x.seqs = WF_MIN(seqs, x.step_tokens); /* each running sequence has a token in each step */
     x.logit_rows = logit_rows_of(l, &x);
-    if (l->graph.logits >= 0 && !l->graph.pooled) x.mask_words = (wf_layout_output(l) + 31) / 32;
+    bool masked = l->graph.logits >= 0 && !l->graph.pooled && wf_n_ranks(p) < 2 && !p->draft_tokens;
+    if (masked) x.mask_words = (wf_layout_output(l) + 31) / 32;
     const wf_kv_growth growth = {l->page_tokens, x.step_tokens, x.seq_pages};
     if (p->pipeline_parallel < 2) /* the scheduler has one layout, and stages have layers of different windows */
         WF_TRY(wf_attention_windows_lay_out(&l->graph, w, &growth));

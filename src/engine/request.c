@@ -363,7 +363,7 @@ bool wf_request_needs_logits(const struct weft_request *r)
     /* behind drafts a step has many rows of a sequence */
     const struct weft_engine *e = r->engine;
     bool by_device = wf_exec_can_sample(e->exec) && adjusted <= WF_MOST_ADJUSTED && !e->draft_tokens;
-    bool masked = by_device && e->layout.limits.mask_words && !e->ranks.n;
+    bool masked = by_device && e->layout.limits.mask_words;
     return r->seq.all_logits || r->p.embed || r->p.logprobs || (r->constraint.grammar && !masked) ||
         (adjusted && !by_device) || (r->p.sampling.temperature != 0 && !wf_exec_can_sample(e->exec));
 }

@@ -4,8 +4,9 @@
  *
  * Two steps are in flight (NanoFlow, section 4.2.1): while one runs, the next is formed and submitted, and reads the
  * tokens of the first on the device. So the engine sees the end of a sequence one step late, and drops the surplus
- * token. What grammars allow behind a token is found while the next step computes, which waits for it before it samples.
- * Sequences that the host samples from logits are in the next step but one, or the step is waited for (beside.c).
+ * token. What a grammar allows behind a token is found while the next step computes, which waits for it before it
+ * samples. Sequences that the host samples from logits are in the next step but one, or the step is waited for
+ * (beside.c).
  *
  * Steps of which every request was cancelled are broken off where the device can (wf_dev_stop_by): they count as never
  * submitted.
@@ -240,7 +241,9 @@ static void note_sampling(struct weft_engine *e, wf_step *step)
         uint32_t n = wf_request_adjust(p->r, (uint32_t)b->in[WF_INPUT_LOGIT_ROWS][row],
                                        b->in[WF_INPUT_ADJUST_IDS] + b->n_adjusted,
                                        (wf_adjust *)b->in[WF_INPUT_ADJUST] + b->n_adjusted);
-        if (p->samples && p->r->constraint.grammar) p->n_words = e->layout.limits.mask_words, p->word = b->n_allowed;
+        const wf_constraint *kept = &p->r->constraint;
+        if (p->samples && kept->grammar && !kept->is_free)
+            p->n_words = e->layout.limits.mask_words, p->word = b->n_allowed;
         step->waits |= p->n_words;
         if (!n && !p->n_words && p->r->p.sampling.temperature == 0) continue;
         for (uint32_t k = 0; k < b->n_logits && !b->sampled; k++) wf_batch_sample(b, k, &greedy, 0, 0);
@@ -440,9 +443,13 @@ void wf_engine_step(struct weft_engine *e)
             (!logits_in_flight(e) || wf_beside_pays(e));
     }
     bool submitted = !wf_engine_adapter_job(e) && can_submit && submit_step(e);
-    if (e->tiers.pool.n) wf_tiers_begin(&e->tiers, e->n_in_flight > 0);
+    /* Copies wait for all of the steps in flight: what a step computes of a page is in its first part or its second. */
+    bool whole = !e->n_in_flight || !in_flight(e, e->n_in_flight - 1)->waits;
+    if (e->tiers.pool.n && whole) wf_tiers_begin(&e->tiers, e->n_in_flight > 0);
     wf_engine_count(e);
-    if (e->n_in_flight && (!submitted || e->n_in_flight == e->depth)) complete_step(e);
-    else if (!submitted && wf_tiers_busy(&e->tiers)) wf_engine_pause(e);
+    if (e->n_in_flight && (!submitted || e->n_in_flight == e->depth)) {
+        complete_step(e);
+        if (e->tiers.pool.n && !whole) wf_tiers_begin(&e->tiers, e->n_in_flight > 0);
+    } else if (!submitted && wf_tiers_busy(&e->tiers)) wf_engine_pause(e);
     wf_engine_count(e);
 }

@@ -220,11 +220,13 @@ static weft_status drop_submission(wf_exec *e, weft_status s)
     for (uint32_t q = 0; !e->dev->lost && q < e->n_queues; q++)
         wf_finish(e->queues[q]); /* none may write to the caller's memory later */
     if (!e->dev->lost && e->exchanged.queue) wf_finish(e->exchanged.queue); /* or read another rank's */
+    if (s == WEFT_ERR_CANCELLED && !e->n_in_flight) wf_moves_void(e), wf_resume(e->dev);
     return s;
 }
 
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
 {
+    if (e->rest.f) return wf_fail(WEFT_ERR_INTERNAL, "a part of the step before is to come first");
     if (e->n_in_flight == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are in flight already", WF_EXEC_DEPTH);
     uint64_t next = e->first + e->n_in_flight;
     wf_submission now = {

@@ -44,7 +44,8 @@ typedef struct wf_step_io {
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io);
 /* A step whose batch has words of ALLOWED (sched/inputs.def) begins when it is submitted, and samples once these are
  * known: the batch stays as it is until then, but for them. To be called before another step is submitted; a step that
- * is waited for before has what the batch says. With nothing to submit it does nothing. Errors as for wf_exec_submit. */
+ * is waited for before has what the batch says. With nothing to submit it does nothing. Errors as for wf_exec_submit.
+ * While the device waits the step counts as running. */
 weft_status wf_exec_submit_rest(wf_exec *e);
 /* Could WEFT_FORCE have this variant run something of a step? */
 bool wf_exec_can_run(const wf_exec *e, enum wf_op op, int variant);
@@ -77,7 +78,8 @@ uint64_t wf_exec_page_bytes(const wf_exec *e);
 /* Copies a KV page to host memory on a queue of the caller's, beside steps, which must not write to the page meanwhile.
  * end: NULL, or of the last part. */
 weft_status wf_exec_read_page(wf_exec *e, wf_queue *q, int32_t page, void *host, wf_event *end);
-/* moves.c: copies of pages, for wf_mover. Queues for them are there once they are opened. */
+/* moves.c: copies of pages, for wf_mover, while no part of a step is to come. Queues for them are there once they are
+ * opened. */
 weft_status wf_exec_open_moves(wf_exec *e);
 weft_status wf_exec_move(wf_exec *e, bool out, const wf_page_copy *list, uint32_t n, uint32_t *ticket);
 enum wf_moved wf_exec_moved(wf_exec *e, uint32_t ticket);

@@ -45,6 +45,7 @@ static weft_status copy_pages(wf_exec *e, bool out, const wf_page_copy *list, ui
 weft_status wf_exec_move(wf_exec *e, bool out, const wf_page_copy *list, uint32_t n, uint32_t *ticket)
 {
     uint32_t i = 0;
+    if (e->rest.f) return wf_fail(WEFT_ERR_INTERNAL, "a copy cannot wait for a step of which a part is to come");
     while (ticket && i < WF_MOVES && e->moves.list[i].runs) i++;
     if (i == WF_MOVES) return wf_fail(WEFT_ERR_ARG, "%d copies are in flight already", WF_MOVES);
     wf_exec_copy *m = &e->moves.list[i];

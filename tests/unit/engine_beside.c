@@ -141,7 +141,8 @@ static void answer_alone(struct weft_engine_params p, tally t[KINDS])
 /* Each kind so many times, and others between them that do not stay. */
 static void answer_together(struct weft_engine_params p, const tally alone[KINDS])
 {
-    static const struct weft_debug always = {.beside_always = true, .draft_always = true};
+    static const struct weft_debug always = {
+        .beside_always = true, .draft_always = true, .kv_store_always = true, .kv_load_always = true};
     static tally t[KINDS * COPIES], gone[KINDS];
     struct weft_request *r[KINDS * COPIES], *cancelled[KINDS];
     memset(t, 0, sizeof t);
@@ -167,6 +168,11 @@ static void answer_together(struct weft_engine_params p, const tally alone[KINDS
     }
     if (p.kv_seqs) assert_true(stats_of(e).preempted > 0); /* or nothing was tried */
     if (p.draft_tokens) assert_true(stats_of(e).draft_accepted > 0);
+    struct weft_kv_tier_stats tier;
+    if (p.kv_host) {
+        assert_ok(weft_engine_kv_tier_stats(e, WEFT_KV_TIER_HOST, &tier));
+        assert_true(tier.stored_bytes > 0 && tier.loaded_bytes > 0 && !tier.failed);
+    }
     weft_engine_close(e);
 }
 
@@ -179,6 +185,8 @@ static void same_tokens(void **state)
     answer_together((struct weft_engine_params){.n_seqs = 12, .max_batched_tokens = 41, .nano_batches = 2}, alone);
     answer_together((struct weft_engine_params){.n_seqs = MOST, .kv_seqs = 2, .max_batched_tokens = 41}, alone);
     answer_together((struct weft_engine_params){.n_seqs = 12, .draft_tokens = 4}, alone);
+    answer_together((struct weft_engine_params){.n_seqs = MOST, .kv_seqs = 2, .max_batched_tokens = 41,
+                                                .kv_host = 64u << 20}, alone);
 }
 
 static void same_tokens_of_several_devices(void **state)

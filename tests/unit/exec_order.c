@@ -22,7 +22,8 @@ enum {
 };
 enum { TOKENS = 48, SEQS = 12, CONTEXT = 8, PAGES = 160, STEPS = 4, MAX_NODES = 64, SWAPS = 3 };
 static const wf_limits limits = {
-    .step_tokens = TOKENS, .logit_rows = TOKENS, .seqs = SEQS, .seq_pages = POSITIONS / PAGE, .pages = PAGES};
+    .step_tokens = TOKENS, .logit_rows = TOKENS, .seqs = SEQS, .seq_pages = POSITIONS / PAGE, .pages = PAGES,
+    .mask_words = 2};
 
 /* A step, as the test made it, and what came of it. */
 typedef struct step {
@@ -53,6 +54,7 @@ static struct {
     wf_exec *e;
     step steps[WF_EXEC_DEPTH], *now; /* now: the one that is being submitted, or NULL */
     uint64_t recomputed[LAYERS];
+    bool late;                       /* what is written came late, and no node stands for it */
 } m;
 
 /* ---- the graph --------------------------------------------------------------------------------------------------- */
@@ -258,6 +260,9 @@ static uint32_t choose(const wf_node *n, const wf_call *c, uint32_t i)
     float temperature = 1 + (float)row;
     assert_int_equal(*word_at(&c->in[WF_SAMPLE_KEY], i), row + 1);
     assert_memory_equal(word_at(&c->in[WF_SAMPLE_PARAMS], i), &temperature, sizeof temperature);
+    int32_t first = (int32_t)word_at(&c->in[WF_SAMPLE_KEY], i)[7];
+    for (uint32_t k = 0; k < limits.mask_words && first >= 0; k++)
+        expect_input(&c->in[WF_SAMPLE_ALLOWED], (uint32_t)first + k, WF_INPUT_ALLOWED, (uint32_t)first + k);
     return row;
 }
 
@@ -368,7 +373,7 @@ static weft_status on_write(wf_queue *q, wf_buf *b, uint64_t off, const void *fr
 {
     shadow_begin(q, waits, n, "a copy to the device");
     shadow_touch(b, off, bytes, true);
-    note_copy(from, bytes, false);
+    if (!m.late) note_copy(from, bytes, false);
     shadow_end(signal);
     return m.plain->write(q, b, off, from, bytes, waits, n, signal);
 }
@@ -448,8 +453,12 @@ static void want_logits(step *s)
         if (all || draw(3) == 0 || row + 1 == s->b.n_tokens)
             s->b.in[WF_INPUT_LOGIT_ROWS][s->b.n_logits++] = (int32_t)row;
     s->io = (wf_step_io){.ids = draw(4) ? s->ids : NULL, .logits = draw(3) ? NULL : s->logits[0]};
-    for (uint32_t k = 0, all = draw(2); k < s->b.n_logits && all; k++)
-        wf_batch_sample(&s->b, k, &(wf_sampling_params){.temperature = 1 + (float)k, .top_k = (int32_t)k + 1}, 0, 0);
+    for (uint32_t k = 0, all = draw(2), masked = draw(2) * SEQS; k < s->b.n_logits && all; k++) {
+        uint32_t words = masked && draw(2) ? limits.mask_words : 0;
+        masked -= words > 0;
+        wf_batch_sample(&s->b, k, &(wf_sampling_params){.temperature = 1 + (float)k, .top_k = (int32_t)k + 1}, 0,
+                        words);
+    }
 }
 
 /* Decodes whose token the step before has sampled. */
@@ -501,6 +510,10 @@ static void submit(uint32_t number)
     s->rows = counted(s);
     memset(s->times, 0, sizeof s->times);
     assert_ok(wf_exec_submit(m.e, &s->b, &s->io));
+    for (uint32_t i = 0; i < s->b.n_allowed; i++) s->b.in[WF_INPUT_ALLOWED][i] = (int32_t)(number << 8 | i);
+    m.late = true;
+    assert_ok(wf_exec_submit_rest(m.e));
+    m.late = false;
     memcpy(s->submitted, shadow.submitted, sizeof s->submitted);
     memcpy(s->recomputed, m.recomputed, sizeof s->recomputed);
 }
