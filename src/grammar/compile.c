@@ -65,12 +65,29 @@ static conj_list not_counts(wf_grammar *g, const wf_json *s)
 static bool is_empty_schema(const wf_json *v) { return wf_json_is_true(v) || (wf_json_is(v, WF_JSON_OBJECT) && !v->n); }
 static bool is_false(const wf_json *v) { return wf_json_is(v, WF_JSON_BOOL) && !v->b; }
 
-/* Refuses by name what is not kept. */
+/* Refuses by name what is not kept, and keywords that would say nothing since they are of the wrong kind. */
 static void refuse(wf_grammar *g, const wf_json *s)
 {
     static const char *const never[] = {"$dynamicRef", "$recursiveRef", "extends", "disallow"};
+    static const struct {
+        const char *key, *what;
+        enum wf_json_kind kind;
+    } kinds[] = {{"$ref", "string", WF_JSON_STRING},
+                 {"required", "list", WF_JSON_LIST},
+                 {"enum", "list", WF_JSON_LIST},
+                 {"allOf", "list", WF_JSON_LIST},
+                 {"anyOf", "list", WF_JSON_LIST},
+                 {"oneOf", "list", WF_JSON_LIST},
+                 {"dependencies", "object", WF_JSON_OBJECT},
+                 {"dependentRequired", "object", WF_JSON_OBJECT},
+                 {"dependentSchemas", "object", WF_JSON_OBJECT},
+                 {"uniqueItems", "boolean", WF_JSON_BOOL}};
     for (size_t i = 0; i < WF_LEN(never); i++)
         if (wf_json_get(s, never[i])) grammar_fail(g, "the keyword %s", never[i]);
+    for (size_t i = 0; i < WF_LEN(kinds); i++) {
+        const wf_json *v = wf_json_get(s, kinds[i].key);
+        if (v && !wf_json_is(v, kinds[i].kind)) grammar_fail(g, "%s that is no %s", kinds[i].key, kinds[i].what);
+    }
 }
 
 /* What unevaluatedItems or unevaluatedProperties says as additionalItems and additionalProperties do, where no other
@@ -337,7 +354,7 @@ static conj_list positive(wf_grammar *g, const wf_json *s)
         *one = (wf_json){.kind = WF_JSON_LIST, .n = 1, .list = v};
         out = conj_both(g, out, texts_conj(g, one));
     }
-    if (wf_json_is(v = wf_json_get(s, "enum"), WF_JSON_LIST)) out = conj_both(g, out, texts_conj(g, v));
+    if ((v = wf_json_get(s, "enum"))) out = conj_both(g, out, texts_conj(g, v));
     if ((v = wf_json_get(s, "allOf"))) out = conj_both(g, out, all_of(g, v, false));
     if ((v = wf_json_get(s, "anyOf"))) out = conj_both(g, out, any_of(g, v, false));
     if ((v = wf_json_get(s, "oneOf"))) out = conj_both(g, out, one_of(g, v));
@@ -444,7 +461,7 @@ static conj_list negative(wf_grammar *g, const wf_json *s)
         wf_json one = {.kind = WF_JSON_LIST, .n = 1, .list = v};
         out = conj_either(g, not_values(g, &one), out);
     }
-    if (wf_json_is(v = wf_json_get(s, "enum"), WF_JSON_LIST)) out = conj_either(g, not_values(g, v), out);
+    if ((v = wf_json_get(s, "enum"))) out = conj_either(g, not_values(g, v), out);
     if ((v = wf_json_get(s, "allOf"))) out = conj_either(g, any_of(g, v, true), out);
     if ((v = wf_json_get(s, "anyOf"))) out = conj_either(g, all_of(g, v, true), out);
     if ((v = wf_json_get(s, "oneOf"))) {
