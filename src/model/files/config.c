@@ -216,10 +216,11 @@ static weft_status head_pairs(const reader *r, uint32_t *pairs)
     WF_TRY(wf_json_u32(r->config, "num_attention_heads", &heads));
     WF_TRY(wf_json_u32(r->config, "head_dim", &dim));
     if (!dim && heads) dim = hidden / heads;
-    *pairs = (uint32_t)(dim * r->rotated) / 2;
-    return *pairs && *pairs <= MAX_PAIRS
-               ? WEFT_OK
-               : wf_fail(WEFT_ERR_FORMAT, "heads of %u elements cannot be rotated", 2 * *pairs);
+    double rotated = (double)dim * r->rotated;
+    if (!(rotated >= 2 && rotated <= 2 * MAX_PAIRS))
+        return wf_fail(WEFT_ERR_FORMAT, "heads of %g elements cannot be rotated", rotated);
+    *pairs = (uint32_t)rotated / 2;
+    return WEFT_OK;
 }
 
 static weft_status push_vector(const reader *r, const char *name, const float *values, uint32_t n)
