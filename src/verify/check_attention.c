@@ -10,11 +10,16 @@ typedef struct seqs {
     uint32_t n, m, pages;
 } seqs;
 
-/* One key far larger than the others now and then: the softmax must neither overflow nor lose it.
- * Only with F16 queries, whose products are exact: where two such logits almost tie, rounding an F32
- * query to F16, which a variant may do, decides between them. */
+/* One key far larger than the others now and then: the softmax must neither overflow nor lose it. Only where products
+ * are exact in F16: where two such logits almost tie, rounding a number to F16, which a variant may do, decides between
+ * them. So queries are F16, and the large key of pages in Q8_0 has the scale 8 in each block. */
 #define KEY 1.7f
 #define LARGE_KEY 1000.0f
+static float large_key(float x, uint8_t kv, uint32_t d)
+{
+    if (kv != WF_Q8_0) return x;
+    return d % WF_KV_BLOCK ? 8 * rintf(x * (127 / LARGE_KEY)) : 8 * 127;
+}
 
 /* Of a query head. */
 static int32_t window_of(const wf_check *k, uint32_t head)
@@ -58,6 +63,7 @@ static void fill_sequence(wf_check *k, wf_gen *g, uint32_t len, uint32_t rows, c
             k->bytes += 2.0 * (double)wf_dtype_bytes(k->in[WF_ATTENTION_K_POOL].view.dtype, p->head_dim);
             for (uint32_t d = 0; d < p->head_dim; d++) {
                 numbers[d] = wf_gen_unit(g) * (t == spike ? LARGE_KEY : KEY);
+                if (t == spike) numbers[d] = large_key(numbers[d], k->c.kv, d);
                 numbers[p->head_dim + d] = wf_gen_unit(g);
             }
             put_head(&k->in[WF_ATTENTION_K_POOL], p, page, at, numbers);

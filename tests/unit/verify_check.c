@@ -274,6 +274,33 @@ static void activations_have_names(void **state)
     }
 }
 
+/* Kernels may multiply in F16, where logits of large keys must be the reference's. */
+static void large_keys_are_of_f16(void **state)
+{
+    devices *d = *state;
+    int large = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        wf_check *k;
+        wf_case c = {.op = WF_OP_ATTENTION, .seed = seed, .in = WF_F16, .out = WF_F16, .kv = WF_Q8_0, .n_seqs = 2,
+                     .max_kv = 40, .max_q = 3,
+                     .p = {.n_head = 4, .n_kv_head = 2, .head_dim = 64, .page_tokens = 8, .scale = 0.125f}};
+        assert_ok(wf_check_new(d->ref, &c, &k));
+        const wf_view *pool = &k->in[WF_ATTENTION_K_POOL].view;
+        for (uint64_t at = 0; at < (uint64_t)pool->rows * pool->cols; at += WF_KV_BLOCK) {
+            const uint64_t page = at / pool->cols * wf_dtype_bytes(WF_Q8_0, pool->stride);
+            float x[WF_KV_BLOCK];
+            wf_kv_load(WF_Q8_0, k->in[WF_ATTENTION_K_POOL].data + page, pool->cols, at % pool->cols, x, WF_KV_BLOCK);
+            for (uint32_t i = 0; i < WF_KV_BLOCK; i++) {
+                bool is_large = fabsf(x[i]) > 100; /* NaN where no row attends */
+                assert_true(!is_large || wf_half_to_float(wf_float_to_half(x[i])) == x[i]);
+                large += is_large;
+            }
+        }
+        wf_check_free(k);
+    }
+    assert_true(large > 0);
+}
+
 SUITE_EACH(verify_check, NULL, NULL, setup, teardown, CASE(catches_everything), CASE(inputs_matter),
            CASE(the_mean_square_counts), CASE(same_seed_same_problem), CASE(shapes_need_no_numbers),
-           CASE(activations_have_names))
+           CASE(activations_have_names), CASE(large_keys_are_of_f16))
