@@ -515,6 +515,7 @@ cset cset_of(wf_grammar *g, const part_list *list)
 {
     uint32_t n = 0, used = 0, kept = 0;
     for (const part_list *p = list; p; p = p->next) n++;
+    grammar_work(g, 1 + n / 8);
     part *parts = grammar_hold(g, n * sizeof *parts);
     for (; list; list = list->next) parts[used++] = list->of;
     if (n) qsort(parts, n, sizeof *parts, part_order);

@@ -204,6 +204,7 @@ static cset key_cset(wf_grammar *g, const conj *c, const alternative *a, text_li
         all = add_;                                                                                                    \
     } while (0)
     for (const object_rule *r = c->objects; r; r = r->next, rule++) {
+        grammar_work(g, 1 + (key.n + a->n_patterns) / 16);
         const wf_json *s = wf_json_find(r->properties, key.text, key.n);
         bool named = s;
         if (s) ADD(part_of(g, s, false));
@@ -214,7 +215,7 @@ static cset key_cset(wf_grammar *g, const conj *c, const alternative *a, text_li
             }
         if (!named && a->additional_of[rule] != PART_NONE) ADD(a->additional_of[rule]);
     }
-    for (const key_rule *k = c->keys; k; k = k->next)
+    for (const key_rule *k = c->keys; k; k = k->next, grammar_work(g, 1))
         if (k->key.n == key.n && !memcmp(k->key.text, key.text, key.n)) ADD(k->of);
     if (!text_matches(g, c->names, key.text, key.n)) ADD(part_of(g, &nothing, false));
 #undef ADD
