@@ -56,6 +56,8 @@ class Responses(test_anthropic.Case):
         for fields in ({}, own):
             r = self.s.post("/v1/responses", {"input": "C", **fields}).json
             self.assertEqual({k: r[k] for k in own}, {"instructions": None, "metadata": {}, "max_output_tokens": None, "tool_choice": "auto", "tools": [], **fields})
+        for wrong in ([], {"a": 1}, {"a": "b" * 513}, {"a" * 65: "b"}, {str(i): "" for i in range(17)}):
+            self.assertEqual(self.s.post("/v1/responses", {"input": "C", "metadata": wrong}).status, 400, wrong)
         self.check("A", "completed", [("reasoning", "Hm, \u00e9."), ("message", "Yes.")], store=True, include=["reasoning.encrypted_content"])
         self.check("B", "completed", [("message", "Let me see.\n"), f, g], tools=[TOOL])
         self.check("B", "completed", [("message", "Let me see.\n"), f], tools=[TOOL], parallel_tool_calls=False)

@@ -447,7 +447,7 @@ typedef struct wf_work {
     pthread_cond_t more, more_small; /* a body came, or ending was set */
     wf_job *first; /* the large ones, and replies, by turns */
     unsigned n_waiting;
-    wf_job *small, **small_end; /* in the order in which they came */
+    wf_job *small; /* bodies that are read by threads of their own */
     atomic_uint_fast64_t n_read, n_given_up;
     bool ending;
     wf_work_thread threads[WF_WORKERS];

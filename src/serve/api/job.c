@@ -412,7 +412,8 @@ bool wf_job_failed(wf_job *j, wf_http_error *r)
     for (size_t i = 0; i < j->n_choices; i++) {
         const wf_choice *c = &j->choices[i];
         if (!c->done || c->end.status == WEFT_OK || c->end.status == WEFT_ERR_CANCELLED) continue;
-        wf_refuse(r, 500, "", "%s", c->message);
+        bool format = j->params.grammar && c->end.status == WEFT_ERR_UNSUPPORTED; /* it takes too much work to keep */
+        wf_refuse(r, format ? WF_UNSUPPORTED : 500, format ? j->params.grammar_field : "", "%s", c->message);
         if (c->end.status == WEFT_ERR_NOT_FINITE) r->code = "logits_not_finite";
         return true;
     }

@@ -183,6 +183,7 @@ static bool take_alone(wf_job *j, wf_served *m, bool file)
     char path[PATH_MAX];
     struct weft_model *model = NULL;
     struct weft_model_params p = {.path = path, .vocab_only = true};
+    if (file && j->until_ns) return j->slow = true, false; /* it takes long: among the large bodies */
     wf_served *alone = wf_calloc(1, sizeof *alone);
     j->served = alone;
     if (!alone) return wf_refuse(&j->refusal, 500, "", "out of memory");

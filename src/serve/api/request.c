@@ -7,7 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define MANY_PROMPTS 64 /* sequences that a thread submits */
+#define MANY_PROMPTS 64    /* sequences that a thread submits */
+#define MANY_TOKENS  65536 /* of the prompts of all sequences, likewise */
 #define DISCARD_MAX (256u << 20) /* bytes of an oversized body that are read before the reply */
 
 /* ---- may this request be answered? ----------------------------------------------------------------------- */
@@ -287,6 +288,14 @@ static void send_first(wf_job *j)
 }
 
 /* What its body, if it has one, asked for. */
+/* Are the sequences, or the tokens of their prompts, many? */
+static bool are_many(const wf_params *p)
+{
+    size_t n = p->n_prompts * (size_t)p->n, tokens = 0;
+    for (size_t i = 0; i < p->n_prompts; i++) tokens += p->prompts[i].n * (size_t)p->n;
+    return n > MANY_PROMPTS || tokens > MANY_TOKENS;
+}
+
 static void respond_to_body(wf_job *j)
 {
     const wf_route *route = j->route;
@@ -299,7 +308,7 @@ static void respond_to_body(wf_job *j)
         j->running = true;
         wf_job_watch(j);
         /* a grammar is compiled with each sequence: others must not wait for that, nor for very many of them */
-        j->submits = j->params.grammar || j->params.n_prompts * (size_t)j->params.n > MANY_PROMPTS;
+        j->submits = j->params.grammar || are_many(&j->params);
         if (j->submits) {
             wf_work_add(j);
             return;

@@ -155,10 +155,23 @@ static bool responses_put_members(const wf_json *body, wf_text *out, wf_http_err
     return true;
 }
 
+/* It comes back with each state of the response: as much as OpenAI's API takes. */
+static bool responses_check_metadata(const wf_json *v, wf_http_error *r)
+{
+    enum { MOST = 16, NAME = 64, VALUE = 512 };
+    bool fits = !v || (wf_json_is(v, WF_JSON_OBJECT) && v->n <= MOST);
+    if (fits)
+        WF_JSON_EACH_MEMBER(m, v) fits &= m->name.n <= NAME && wf_json_text(&m->value) && m->value.n <= VALUE;
+    return fits || wf_refuse(r, 400, "metadata",
+                             "metadata must be an object of at most %d strings of %d bytes, with names of %d", MOST,
+                             VALUE, NAME);
+}
+
 static bool responses_translate(wf_job *j, const wf_json *body, wf_text *out)
 {
     wf_http_error *r = &j->refusal;
     if (!wf_fields_pass(body, WF_OF_RESPONSES, out, r)) return false;
+    if (!responses_check_metadata(wf_field(body, "metadata"), r)) return false;
     WF_JSON_EACH(one, wf_field(body, "include"))
         if (!wf_json_text(one) || strcmp(one->text, "reasoning.encrypted_content"))
             return wf_refuse(r, WF_UNSUPPORTED, "include",

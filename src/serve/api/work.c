@@ -14,14 +14,15 @@
 #define NICE        10
 
 static bool is_small(const wf_job *j) { return !j->read && !j->slow && j->body.len <= WF_SMALL_BODY; }
+/* Its work is done; what is to be submitted may have a grammar to compile. */
+static bool is_reply(const wf_job *j) { return j->read && !j->submits; }
 
 /* Takes j, which `at` points to, out of its list. Call these with work.lock held. */
 static void unlink_body(wf_work *w, wf_job **at)
 {
     wf_job *j = *at;
     *at = j->next_body;
-    if (!is_small(j)) w->n_waiting--;
-    else if (!*at) w->small_end = at;
+    w->n_waiting -= !is_small(j);
 }
 
 /* Takes the first body that this thread may read; NULL: there is none. */
@@ -34,13 +35,12 @@ static wf_job *take_body(wf_work *w, size_t most)
     return j;
 }
 
-/* How many bodies of this client wait. Its next turn is behind them, or, if there are none, that of the body which
- * comes next. */
-static unsigned waiting_of(const wf_work *w, const wf_job *j, unsigned *turn)
+/* How many bodies of this client wait in a list. Its next turn is behind them, or, if there are none, that of the body
+ * which comes next. */
+static unsigned waiting_of(const wf_job *first, const wf_job *j, unsigned *turn)
 {
     unsigned n = 0;
-    const wf_job *first = w->first;
-    while (first && first->read) first = first->next_body;
+    while (first && is_reply(first)) first = first->next_body;
     *turn = first ? first->turn : 0;
     for (const wf_job *other = first; other; other = other->next_body) {
         if (other->client != j->client) continue;
@@ -50,22 +50,17 @@ static unsigned waiting_of(const wf_work *w, const wf_job *j, unsigned *turn)
     return n;
 }
 
-/* Clients take turns; a reply comes before all bodies, since its work is done. false: there is no room. */
+/* Clients take turns; a reply comes before all bodies. false: there is no room. */
 static bool insert_body(wf_work *w, wf_job *j)
 {
-    j->next_body = NULL;
-    if (is_small(j) && !w->ending) {
-        *w->small_end = j;
-        w->small_end = &j->next_body;
-        return true;
-    }
-    unsigned own = waiting_of(w, j, &j->turn);
-    if (w->ending || (!j->read && !wf_places_allow(2 * MAX_WAITING, w->n_waiting, own, 1))) return false;
-    wf_job **at = &w->first;
-    while (*at && ((*at)->read || (!j->read && (*at)->turn <= j->turn))) at = &(*at)->next_body;
+    bool small = is_small(j), turns = !is_reply(j);
+    wf_job **at = small ? &w->small : &w->first;
+    unsigned own = waiting_of(*at, j, &j->turn);
+    if (w->ending || (turns && !small && !wf_places_allow(2 * MAX_WAITING, w->n_waiting, own, 1))) return false;
+    while (*at && (is_reply(*at) || (turns && (*at)->turn <= j->turn))) at = &(*at)->next_body;
     j->next_body = *at;
     *at = j;
-    w->n_waiting++;
+    w->n_waiting += !small;
     return true;
 }
 
@@ -98,7 +93,6 @@ bool wf_work_start(wf_server *s)
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->more, NULL);
     pthread_cond_init(&w->more_small, NULL);
-    w->small_end = &w->small;
     for (; w->n_threads < WF_WORKERS; w->n_threads++) {
         wf_work_thread *t = &w->threads[w->n_threads];
         *t = (wf_work_thread){.work = w, .most = most[w->n_threads]};
@@ -127,13 +121,13 @@ void wf_work_add(wf_job *j)
     j->sleeps = j->working = true;
     pthread_mutex_unlock(&j->lock);
     pthread_mutex_lock(&w->lock);
-    bool room = insert_body(w, j);
+    bool room = insert_body(w, j), ending = w->ending;
     if (room && is_small(j)) pthread_cond_signal(&w->more_small);
     else pthread_cond_broadcast(&w->more); /* not every thread takes it */
     pthread_mutex_unlock(&w->lock);
     if (room) return;
-    if (j->submits) wf_refuse(&j->refusal, 503, "", "the server is shutting down");
-    else if (!j->read)
+    if (j->submits && ending) wf_refuse(&j->refusal, 503, "", "the server is shutting down");
+    else if (!is_reply(j))
         wf_refuse(&j->refusal, 503, "",
                   "the server is busy: as many large requests wait to be read as one client, or all, may have; try "
                   "again later");
