@@ -2,11 +2,38 @@
 #include "grammar/internal.h"
 #include "grammar/regex_pool.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { PIECE = 64 << 10, MAX_BYTES = 32 << 20, MAX_WORK = 3000000, MAX_DEPTH = 600 };
+
+size_t grammar_most_bytes = 1u << 30;
+static atomic_size_t all_bytes;
+
+void grammar_count(wf_grammar *g, size_t bytes)
+{
+    g->bytes += bytes;
+    if (atomic_fetch_add(&all_bytes, bytes) + bytes <= grammar_most_bytes) return;
+    snprintf(g->message, sizeof g->message, "the grammars of all requests take more than %zu MB: try again later",
+             grammar_most_bytes >> 20);
+    g->status = WEFT_ERR_NOMEM;
+    longjmp(*g->out, 1);
+}
+
+void grammar_uncount(wf_grammar *g, size_t bytes)
+{
+    g->bytes -= bytes;
+    atomic_fetch_sub(&all_bytes, bytes);
+}
+
+void grammar_grow(wf_grammar *g, void *array, size_t n, size_t *cap, size_t size)
+{
+    size_t before = *cap;
+    if (!wf_grow(array, n, cap, size)) grammar_no_memory(g);
+    grammar_count(g, (*cap - before) * size);
+}
 
 static void *arena_take(wf_grammar *g, arena *a, size_t size)
 {
@@ -14,6 +41,7 @@ static void *arena_take(wf_grammar *g, arena *a, size_t size)
     if (!a->last || a->last->size - a->last->used < size) {
         size_t want = WF_MAX(size, (size_t)PIECE);
         if (a->bytes + want > MAX_BYTES) grammar_no_memory(g);
+        grammar_count(g, want);
         arena_piece *p = malloc(sizeof *p + want);
         if (!p) grammar_no_memory(g);
         p->before = a->last, p->used = 0, p->size = want;
@@ -39,6 +67,7 @@ void grammar_release(wf_grammar *g, void *mark)
         }
         g->held.last = p->before;
         g->held.bytes -= p->size;
+        grammar_uncount(g, p->size);
         free(p);
     }
 }

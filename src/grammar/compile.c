@@ -482,7 +482,7 @@ part part_of(wf_grammar *g, const wf_json *schema, bool negative_of)
     size_t at = ((uintptr_t)schema / 16 * 2 + negative_of) * 0x9E3779B97F4A7C15u >> 52;
     for (uint32_t i = g->part_first[at]; i; i = g->parts[i - 1].next)
         if (g->parts[i - 1].schema == schema && g->parts[i - 1].negative == negative_of) return i - 1;
-    if (!wf_grow(&g->parts, g->n_parts, &g->cap_parts, sizeof *g->parts)) grammar_no_memory(g);
+    grammar_grow(g, &g->parts, g->n_parts, &g->cap_parts, sizeof *g->parts);
     g->parts[g->n_parts++] = (struct part_entry){.schema = schema, .negative = negative_of, .next = g->part_first[at]};
     g->part_first[at] = (uint32_t)g->n_parts;
     return (part)g->n_parts - 1;
@@ -529,7 +529,7 @@ cset cset_of(wf_grammar *g, const part_list *list)
     if (!found) {
         part *copy = grammar_take(g, kept * sizeof *copy);
         memcpy(copy, parts, kept * sizeof *copy);
-        if (!wf_grow(&g->csets, g->n_csets, &g->cap_csets, sizeof *g->csets)) grammar_no_memory(g);
+        grammar_grow(g, &g->csets, g->n_csets, &g->cap_csets, sizeof *g->csets);
         g->csets[g->n_csets++] = (struct cset_entry){.parts = copy, .n = kept, .next = g->cset_first[hash >> 52]};
         g->cset_first[hash >> 52] = found = (cset)g->n_csets;
     }

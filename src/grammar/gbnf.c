@@ -63,7 +63,7 @@ static uint32_t rule_named(wf_grammar *g, text_list name)
     grammar_work(g, g->n_rules / 16 + 1);
     for (uint32_t i = 0; i < g->n_rules; i++)
         if (g->rules[i].name.n == name.n && !memcmp(g->rules[i].name.text, name.text, name.n)) return i;
-    if (!wf_grow(&g->rules, g->n_rules, &g->cap_rules, sizeof *g->rules)) grammar_no_memory(g);
+    grammar_grow(g, &g->rules, g->n_rules, &g->cap_rules, sizeof *g->rules);
     g->rules[g->n_rules++] = (gbnf_rule){.name = name};
     return (uint32_t)g->n_rules - 1;
 }

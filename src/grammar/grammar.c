@@ -391,6 +391,7 @@ weft_status grammar_new(wf_grammar **out)
 void wf_grammar_free(wf_grammar *g)
 {
     if (!g) return;
+    grammar_uncount(g, g->bytes);
     masks_free(g);
     re_pool_free(g->pool);
     arena_free(&g->kept);
@@ -411,7 +412,8 @@ weft_status grammar_made(wf_grammar *g, const char *what, wf_grammar **out)
         *out = g;
         return WEFT_OK;
     }
-    weft_status s = wf_fail(g->status, "%s is not supported: %s", what, g->message);
+    weft_status s = g->status == WEFT_ERR_NOMEM ? wf_fail(g->status, "%s", g->message)
+                                                : wf_fail(g->status, "%s is not supported: %s", what, g->message);
     wf_grammar_free(g);
     return s;
 }

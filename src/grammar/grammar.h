@@ -9,8 +9,8 @@
  * a line end with up to 40 blanks behind it. Whole numbers are written without a fraction, letters and digits without
  * an escape.
  *
- * A grammar and its matches are of one thread at a time: states are made as answers need them. Work and memory of one
- * call are bounded.
+ * A grammar and its matches are of one thread at a time: states are made as answers need them. Work of one call and
+ * memory of a grammar are bounded, and so is the memory of all grammars of the process (WEFT_ERR_NOMEM).
  */
 #ifndef WF_GRAMMAR_H
 #define WF_GRAMMAR_H

@@ -30,6 +30,11 @@ void *grammar_hold(wf_grammar *, size_t size);
 void *grammar_mark(wf_grammar *);
 void grammar_release(wf_grammar *, void *mark);
 void arena_free(arena *);
+/* Memory of all grammars together is bounded, too: what one takes is counted, and fails with WEFT_ERR_NOMEM. */
+extern size_t grammar_most_bytes;
+void grammar_count(wf_grammar *, size_t bytes);
+void grammar_uncount(wf_grammar *, size_t bytes);
+void grammar_grow(wf_grammar *, void *array, size_t n, size_t *cap, size_t size); /* as wf_grow */
 /* Ends the call of this room that runs, by longjmp to its entry: none holds anything outside the grammar. */
 _Noreturn void grammar_fail(wf_grammar *, const char *fmt, ...) WF_PRINTF(2, 3);
 _Noreturn void grammar_no_memory(wf_grammar *);
@@ -324,7 +329,7 @@ struct wf_grammar {
     jmp_buf *out;
     weft_status status;
     char message[256];
-    size_t work;
+    size_t work, bytes; /* of this call; counted in the memory of all grammars */
     unsigned depth;
     re_pool *pool;
     wf_json **docs; /* the schema, and what was written for constants */

@@ -202,7 +202,7 @@ void masks_free(wf_grammar *g)
 
 static void exit_add(wf_grammar *g, mask_entry *e, uint32_t node, int32_t state)
 {
-    if (!wf_grow(&e->exits, e->n_exits, &e->cap_exits, sizeof *e->exits)) grammar_no_memory(g);
+    grammar_grow(g, &e->exits, e->n_exits, &e->cap_exits, sizeof *e->exits);
     e->exits[e->n_exits++] = (mask_exit){node, state};
 }
 
@@ -264,6 +264,7 @@ static mask_entry *entry_of(wf_grammar *g, const wf_token_trie *t, uint32_t rule
     mask_entry *e = &g->masks[((uint32_t)state + (under + 1) * 37) % MASKS];
     if (e->bits && e->state == state && e->rule == rule && e->under == under && e->trie == t) return e;
     size_t words = (t->n_tokens + 31) / 32;
+    if (!e->bits) grammar_count(g, words * sizeof *e->bits);
     if (!e->bits && !(e->bits = malloc(words * sizeof *e->bits))) grammar_no_memory(g);
     memset(e->bits, 0, words * sizeof *e->bits);
     e->trie = t, e->state = state, e->rule = rule, e->under = under, e->n_exits = 0;

@@ -27,7 +27,7 @@ static const char *uri_join(wf_grammar *g, const char *base, const char *ref, si
 
 static void id_add(wf_grammar *g, const char *uri, const wf_json *schema)
 {
-    if (!wf_grow(&g->ids, g->n_ids, &g->cap_ids, sizeof *g->ids)) grammar_no_memory(g);
+    grammar_grow(g, &g->ids, g->n_ids, &g->cap_ids, sizeof *g->ids);
     g->ids[g->n_ids++] = (struct doc_id){uri, schema};
 }
 
@@ -57,7 +57,7 @@ static void scopes_walk(wf_grammar *g, const wf_json *v, const char *base, const
             }
         }
         if (wf_json_is(anchor, WF_JSON_STRING)) id_add(g, with_fragment(g, base, anchor->text, anchor->n), v);
-        if (!wf_grow(&g->scopes, g->n_scopes, &g->cap_scopes, sizeof *g->scopes)) grammar_no_memory(g);
+        grammar_grow(g, &g->scopes, g->n_scopes, &g->cap_scopes, sizeof *g->scopes);
         g->scopes[g->n_scopes++] = (struct scope_entry){v, base, root};
         WF_JSON_EACH_MEMBER(m, v)
             if (!(m->name.n == 4 && !memcmp(m->name.text, "enum", 4)) &&

@@ -28,7 +28,7 @@ void re_pool_free(re_pool *p)
 void re_grow(re_pool *p, void *array, size_t n, size_t *cap, size_t size)
 {
     if (n >= RE_MAX_NODES) grammar_fail(p->grammar, "a pattern has too many states");
-    if (!wf_grow(array, n, cap, size)) grammar_no_memory(p->grammar);
+    grammar_grow(p->grammar, array, n, cap, size);
 }
 
 static uint64_t node_hash(const re_node *n)
@@ -47,6 +47,7 @@ static re node_put(re_pool *p, re_node n)
     grammar_work(p->grammar, 1);
     if (p->n_nodes * 2 >= p->table_cap) {
         size_t cap = WF_MAX(1024u, p->table_cap * 2);
+        grammar_count(p->grammar, (cap - p->table_cap) * sizeof(uint32_t));
         uint32_t *table = calloc(cap, sizeof *table);
         if (!table) grammar_no_memory(p->grammar);
         for (size_t i = 0; i < p->n_nodes; i++) {

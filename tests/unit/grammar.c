@@ -1,7 +1,7 @@
 /* grammar: from whatever a mask allows an answer goes on, up to its end; what it allows reads. Schemas are those that
  * lead into corners: few keys, keys of several patterns, bounds that only some digits reach, characters that only
  * escapes can write. Rules, too, have masks that allow all that reads. */
-#include "grammar/grammar.h"
+#include "grammar/internal.h"
 #include "support/suite.h"
 
 enum { BYTES = 256, BLANKS = 128 /* tokens that begin with one */, STEPS = 250, WALKS = 40 };
@@ -282,4 +282,27 @@ static void hostile(void **state)
     }
 }
 
-SUITE(grammar, begin, end, CASE(no_dead_ends), CASE(closed_objects), CASE(rules), CASE(hostile))
+/* What one takes is given back when it is freed, also where it could not be made. */
+static void memory_of_all_is_bounded(void **state)
+{
+    static const char one[] = "{'type':'object','properties':{'a':{'type':'string'}}}";
+    enum { MANY = 64 };
+    wf_grammar *g[MANY] = {NULL};
+    char text[sizeof one];
+    size_t most = grammar_most_bytes;
+    int n = 0;
+    for (size_t i = 0; i < sizeof one; i++) text[i] = one[i] == '\'' ? '"' : one[i];
+    grammar_most_bytes = 2 << 20;
+    for (int again = 0; again < 2; again++) {
+        weft_status s = WEFT_OK;
+        int before = n;
+        for (n = 0; n < MANY && s == WEFT_OK; n += s == WEFT_OK) s = wf_grammar_schema(text, strlen(text), true, &g[n]);
+        assert_int_equal(s, WEFT_ERR_NOMEM);
+        assert_non_null(strstr(weft_last_error(), "try again later"));
+        assert_true(n > 1 && (!again || n == before));
+        for (int i = 0; i < n; i++) wf_grammar_free(g[i]);
+    }
+    grammar_most_bytes = most;
+}
+
+SUITE(grammar, begin, end, CASE(memory_of_all_is_bounded), CASE(no_dead_ends), CASE(closed_objects), CASE(rules), CASE(hostile))
