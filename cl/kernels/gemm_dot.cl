@@ -75,14 +75,18 @@ static INLINE void pack_x(packed_x to, const __global act_t *x, uint x_stride, u
         uint row = at % to.rows, chunk = at / to.rows;
         const __global act_t *from = x + (ulong)min(row, M - 1) * x_stride + chunk * 32;
         float8 v[4];
-        float8 most = (float8)(0);
+        float8 most = (float8)(0), whole = most;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             v[i] = row < M ? ACT_LOAD8(from, 8 * i) : (float8)(0);
             most = fmax(most, fabs(v[i]));
+            whole += fabs(v[i]);
         }
-        float4 m4 = fmax(most.lo, most.hi);
-        float m = fmax(fmax(m4.x, m4.y), fmax(m4.z, m4.w)), scale = m / 127.0f, inverse = m > 0 ? 127.0f / m : 0;
+        float4 m4 = fmax(most.lo, most.hi), w4 = whole.lo + whole.hi;
+        float w = w4.x + w4.y + (w4.z + w4.w);
+        /* maxima leave out what is not a number, which then has to spoil the scale */
+        float m = w == w ? fmax(fmax(m4.x, m4.y), fmax(m4.z, m4.w)) : INFINITY;
+        float scale = m / 127.0f, inverse = m > 0 ? 127.0f / m : 0;
         to.scale[(ulong)chunk * to.rows + row] = scale;
         int sum = 0;
 #pragma unroll

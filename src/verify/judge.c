@@ -78,7 +78,7 @@ static void judge_element(judge *j, int o, uint32_t row, uint32_t col, double go
 {
     double error;
     if (isnan(want) || isinf(want)) {
-        error = isnan(want) ? (isnan(got) ? 0 : INFINITY) : got == want ? 0 : INFINITY;
+        error = isnan(want) ? (isfinite(got) ? INFINITY : 0) : got == want ? 0 : INFINITY;
     } else {
         double diff = fabs(got - want), scale = j->scale < 0 ? fabs(want) : j->scale;
         error = diff / (j->eps * fabs(want) + 8 * j->sigma * scale + j->tiny);
