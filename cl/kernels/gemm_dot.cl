@@ -84,8 +84,7 @@ static INLINE void pack_x(packed_x to, const __global act_t *x, uint x_stride, u
         }
         float4 m4 = fmax(most.lo, most.hi), w4 = whole.lo + whole.hi;
         float w = w4.x + w4.y + (w4.z + w4.w);
-        /* maxima leave out what is not a number, which then has to spoil the scale */
-        float m = w == w ? fmax(fmax(m4.x, m4.y), fmax(m4.z, m4.w)) : INFINITY;
+        float m = OR_INFINITY(fmax(fmax(m4.x, m4.y), fmax(m4.z, m4.w)), w);
         float scale = m / 127.0f, inverse = m > 0 ? 127.0f / m : 0;
         to.scale[(ulong)chunk * to.rows + row] = scale;
         int sum = 0;

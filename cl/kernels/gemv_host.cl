@@ -50,8 +50,7 @@ static INLINE void pack_chunk(__local x_step *to, uint c, const __global act_t *
     float8 w8 = fabs(v0) + fabs(v1) + (fabs(v2) + fabs(v3));
     float4 m4 = fmax(m8.lo, m8.hi), w4 = w8.lo + w8.hi;
     float w = w4.x + w4.y + (w4.z + w4.w);
-    /* maxima leave out what is not a number, which then has to spoil the scale */
-    float most = w == w ? fmax(fmax(m4.x, m4.y), fmax(m4.z, m4.w)) : INFINITY;
+    float most = OR_INFINITY(fmax(fmax(m4.x, m4.y), fmax(m4.z, m4.w)), w);
     float inverse = most > 0 ? X_MOST / most : 0, scale = most / X_MOST;
     int16 a = convert_int16_rte((float16)(v0, v1) * inverse), b = convert_int16_rte((float16)(v2, v3) * inverse);
     __local uint *words = (__local uint *)to->q;

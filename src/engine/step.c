@@ -274,12 +274,10 @@ static void prepare_masks(const wf_step *step)
 
 static void fail_submission(struct weft_engine *e, weft_status s)
 {
-    if (s != WEFT_ERR_CANCELLED) {
-        fail_all(e, s);
-        return;
-    } /* who looks at a step has broken it off, since nobody wants it */
-    for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
-    drop_steps(e);
+    if (s == WEFT_ERR_CANCELLED) { /* who looks at a step has broken it off, since nobody wants it */
+        for (uint32_t i = 0; i < e->n_in_flight; i++) wf_exec_wait(e->exec);
+        drop_steps(e);
+    } else fail_all(e, s);
 }
 
 /* The same where the device samples: it computes the oldest step, whose tokens before this one are all known. Errors
@@ -443,7 +441,7 @@ void wf_engine_step(struct weft_engine *e)
             (!logits_in_flight(e) || wf_beside_pays(e));
     }
     bool submitted = !wf_engine_adapter_job(e) && can_submit && submit_step(e);
-    /* Copies wait for all of the steps in flight: what a step computes of a page is in its first part or its second. */
+    /* A copy waits for the end of the newest step, which is submitted with its masks. */
     bool whole = !e->n_in_flight || !in_flight(e, e->n_in_flight - 1)->waits;
     if (e->tiers.pool.n && whole) wf_tiers_begin(&e->tiers, e->n_in_flight > 0);
     wf_engine_count(e);

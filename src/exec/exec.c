@@ -187,16 +187,22 @@ static weft_status run_command(wf_exec *e, const wf_submission *now, size_t i)
 static weft_status run_first(wf_exec *e, wf_submission *now)
 {
     const wf_program *p = now->f->program;
+    memset(now->f->used, 0, sizeof now->f->used);
+    memset(e->queued_us, 0, sizeof e->queued_us); /* the step before was flushed at its end */
+    now->f->is_late = false;
     for (; now->next < p->n && !reads_late(now, &p->commands[now->next]); now->next++)
         WF_TRY(run_command(e, now, now->next));
     for (uint32_t q = 0; now->next < p->n && q < e->n_queues; q++)
-        if (now->f->used[q]) WF_TRY(wf_flush(e->queues[q]));
+        if (now->f->used[q]) {
+            WF_TRY(wf_flush(e->queues[q]));
+            e->queued_us[q] = 0;
+        }
     return WEFT_OK;
 }
 
+/* The others, and what ends the step. */
 static weft_status run_rest(wf_exec *e, wf_submission *now)
 {
-    memset(e->queued_us, 0, sizeof e->queued_us); /* what came before was flushed */
     for (; now->next < now->f->program->n; now->next++) WF_TRY(run_command(e, now, now->next));
     /* Queue 0 waits for the others: a step has ended when its last command there has. */
     for (uint32_t q = 1; q < e->n_queues; q++) {
@@ -244,9 +250,6 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
                                   .max_kv = b->max_kv,
                                   .max_q = b->max_q};
     wf_inputs_pack(e, &now);
-    memset(now.f->used, 0, sizeof now.f->used);
-    memset(e->queued_us, 0, sizeof e->queued_us); /* the step before was flushed at its end */
-    now.f->is_late = false;
     weft_status s = wf_moves_gate(e, &now.before);
     if (s == WEFT_OK) s = run_first(e, &now);
     bool waits = now.next < now.f->program->n;
@@ -267,6 +270,7 @@ weft_status wf_exec_submit_rest(wf_exec *e)
     e->n_in_flight--;
     return drop_submission(e, s);
 }
+
 /* From the first command's start to the last one's end; marks may have no times. */
 static bool step_times(const wf_inflight *f, uint64_t *began, uint64_t *end)
 {
@@ -301,7 +305,7 @@ static weft_status wait_oldest(wf_exec *e)
 static weft_status drop_steps(wf_exec *e)
 {
     weft_status s = WEFT_ERR_CANCELLED;
-    if (e->rest.f && wf_exec_submit_rest(e)) s = WEFT_ERR_CANCELLED; /* its first part ends, too */
+    wf_exec_submit_rest(e); /* so that the step ends of which a part was to come */
     while (e->n_in_flight && s == WEFT_ERR_CANCELLED) s = wait_oldest(e);
     wf_moves_void(e);
     wf_resume(e->dev);

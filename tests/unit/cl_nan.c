@@ -1,5 +1,5 @@
-/* cl_nan: products that read X as whole numbers keep what is no number, in its own row alone. Their scales come from
- * maxima, which leave it out. */
+/* cl_nan: products that quantise X to integers propagate NaN, in its own row alone. The scales of X come from maxima,
+ * which leave it out. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 #include "support/suite.h"
 #include "verify/check.h"
 
-static const char *const variants[] = {"dot16", "dot64_parts", "dot64", "dot128", "gemv_int16", "rows_host", "row_int16"};
+static const char *const variants[] = {"dot16",      "dot64_parts", "dot64",    "dot128",
+                                       "gemv_int16", "rows_host",   "row_int16"};
 
 typedef struct devices {
     wf_dev *dev, *ref;

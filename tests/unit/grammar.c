@@ -305,4 +305,5 @@ static void memory_of_all_is_bounded(void **state)
     grammar_most_bytes = most;
 }
 
-SUITE(grammar, begin, end, CASE(memory_of_all_is_bounded), CASE(no_dead_ends), CASE(closed_objects), CASE(rules), CASE(hostile))
+SUITE(grammar, begin, end, CASE(memory_of_all_is_bounded), CASE(no_dead_ends), CASE(closed_objects), CASE(rules),
+      CASE(hostile))

@@ -287,7 +287,6 @@ static void send_first(wf_job *j)
     } else send_generated(j);
 }
 
-/* What its body, if it has one, asked for. */
 /* Are the sequences, or the tokens of their prompts, many? */
 static bool are_many(const wf_params *p)
 {
@@ -296,6 +295,7 @@ static bool are_many(const wf_params *p)
     return n > MANY_PROMPTS || tokens > MANY_TOKENS;
 }
 
+/* What its body, if it has one, asked for. */
 static void respond_to_body(wf_job *j)
 {
     const wf_route *route = j->route;
